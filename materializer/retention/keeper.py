@@ -41,7 +41,7 @@ from viewcache.materializer.retention.packs import Packs, first_blocks
 from viewcache.materializer.retention.told import Told, foretell
 from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.intermediate_work import IntermediateWork, PackWork
+from viewcache.materializer.scheduling.intermediate_work import GenerationContext, IntermediateWork, PackWork
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["Keeper"]
@@ -283,10 +283,10 @@ class Keeper:
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
         needs, names = [work.unkept_due_in_s for work in works], {each.key for each in lasting}
         packs, alone = self.packs.packs_of(each for each in flat if each.pack), [each for each in flat if not each.pack]
-        shared = sources, needs, free, usable, names, self._failed
+        context = GenerationContext(group_generation, sources, needs, free, usable, names, self._failed)
         intermediates = (
-            *((IntermediateWork(group_generation, alone, *shared),) if alone else ()),
-            *((PackWork(group_generation, packs, *shared),) if packs else ()),
+            *((IntermediateWork(context, alone),) if alone else ()),
+            *((PackWork(context, packs),) if packs else ()),
         )
         for work in intermediates:
             work.mark_present(self._has)

@@ -14,7 +14,7 @@ from viewcache.materializer.retention.horizon import epochs_left
 from viewcache.materializer.retention.near import FarFile, far_files
 from viewcache.materializer.retention.ways import ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.intermediate_work import FileWork
+from viewcache.materializer.scheduling.intermediate_work import FileWork, GenerationContext
 
 __all__ = ["NearFiles"]
 
@@ -65,7 +65,7 @@ class NearFiles:
         }
         names = {each.recipe.key for each in objects} if epochs else set[str]()
         needs = [work.unkept_due_in_s for work in works]
-        work = FileWork(group_generation, objects, sources, needs, free_bytes, {}, names)
+        work = FileWork(GenerationContext(group_generation, sources, needs, free_bytes, {}, names), objects)
         work.mark_present(self._has)
         near = {video: KeptFile(file.recipe.key, file.stamp) for video, file in mine.items()}
         self._decided[group_generation] = _Decided(work if objects else None, near)

@@ -14,6 +14,7 @@ from viewcache.store.tier import LOCAL, MEMORY
 __all__ = [
     "LATER_S",
     "FileWork",
+    "GenerationContext",
     "IntermediateSchedule",
     "IntermediateWork",
     "Pack",
@@ -163,37 +164,37 @@ class IntermediateSchedule(Work[Key]):
         return min((due for each in self._needs if (due := each(video)) is not None), default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class GenerationContext:
+    """What all intermediates of one generation of a group have in common, whatever form they have."""
+
+    group_generation: int
+    sources: Mapping[str, Callable[[], VideoSource]]
+    """Give the videos, by content key; asked when an object is made, since much may be known by then."""
+    needs: Sequence[Callable[[Hashable], float | None]]
+    """Each says in how many seconds a video's clips that are not kept are needed next, by its content key."""
+    free_bytes: int
+    """Room that is left for those clips."""
+    usable: Mapping[str, Sequence[IntermediateObject]]
+    """Content key of a video → what may be there already to make an object from."""
+    lasting: Set[str] = frozenset()
+    """Keys of the objects that are of use in later generations too."""
+    failed: dict[str, Hashable] | None = None
+    """Those that could not be made for any generation, see `IntermediateSchedule`."""
+
+
 class IntermediateWork(IntermediateSchedule[str], Makeable):
     """The intermediates of one generation, with what workers need to make them."""
 
-    def __init__(
-        self,
-        group_generation: int,
-        objects: Sequence[IntermediateObject],
-        sources: Mapping[str, Callable[[], VideoSource]],
-        needs: Sequence[Callable[[Hashable], float | None]],
-        free_bytes: int,
-        usable: Mapping[str, Sequence[IntermediateObject]],
-        lasting: Set[str] = frozenset(),
-        failed: dict[str, Hashable] | None = None,
-    ) -> None:
-        """Take the objects, soonest needed first, see `IntermediateSchedule`.
-
-        Args:
-            group_generation: the group's generation.
-            objects: what is to be kept.
-            sources: give the videos, by content key; asked when an object is made, since much may be known by then.
-            needs: each says in how many seconds a video's clips that are not kept are needed next, by its content key.
-            free_bytes: room that is left for those clips.
-            usable: what may be there already to make an object from.
-            lasting: keys of the objects that are of use in later generations too.
-            failed: those that could not be made for any generation.
-        """
-        named = [(each.recipe.key, each.video, each.recipe.bound) for each in objects]
-        super().__init__(group_generation, named, needs, free_bytes, lasting, failed)
+    def __init__(self, context: GenerationContext, objects: Sequence[IntermediateObject]) -> None:
+        """Take what is to be kept, soonest needed first."""
+        self._take(context, [(each.recipe.key, each.video, each.recipe.bound) for each in objects])
         self._intermediates = objects
-        self._sources = sources
-        self._usable = usable
+
+    def _take(self, context: GenerationContext, named: Sequence[tuple[str, str, int]]) -> None:
+        of = context.group_generation, named, context.needs, context.free_bytes, context.lasting, context.failed
+        IntermediateSchedule.__init__(self, *of)
+        self._sources, self._usable = context.sources, context.usable
 
     def intermediates(self, row: int) -> Sequence[IntermediateObject]:
         """Intermediates that a row may be made from."""
@@ -225,25 +226,15 @@ class PackWork(IntermediateWork):
     image of it is not wanted now or it is of an earlier run, is of use as long as it lies there.
     """
 
-    def __init__(
-        self,
-        group_generation: int,
-        packs: Sequence[Pack],
-        sources: Mapping[str, Callable[[], VideoSource]],
-        needs: Sequence[Callable[[Hashable], float | None]],
-        free_bytes: int,
-        usable: Mapping[str, Sequence[IntermediateObject]],
-        lasting: Set[str] = frozenset(),
-        failed: dict[str, Hashable] | None = None,
-    ) -> None:
-        """Take the packs, soonest needed first; the rest is as for all intermediates, by the keys of the images."""
+    def __init__(self, context: GenerationContext, packs: Sequence[Pack]) -> None:
+        """Take the packs, soonest needed first; the videos of the context are the images."""
         self._images: dict[str, list[str]] = {}
         """What names packs → their images."""
         for pack in packs:
             self._images.setdefault(pack.block or pack.key, []).extend(pack.images)
         named = [(pack.key, pack.block or pack.key, pack.bound) for pack in packs]
-        IntermediateSchedule.__init__(self, group_generation, named, needs, free_bytes, lasting, failed)
-        self._sources, self._usable, self._packs = sources, usable, packs
+        self._take(context, named)
+        self._packs = packs
 
     def failed(self) -> set[Hashable]:
         """None of the videos: it is a pack that failed."""

@@ -28,7 +28,7 @@ from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pac
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_recipe
 from viewcache.materializer.retention.packs import TRIES, Packs, Picture
-from viewcache.materializer.scheduling.intermediate_work import Pack, PackWork
+from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
 from viewcache.materializer.storage.found import pack_parts
 from viewcache.store.reader import scan_object
 
@@ -321,7 +321,7 @@ def test_rows_of_packs_that_were_never_made_leave_with_the_run(
 def work_of(*packs: Pack, sources: set[str]) -> PackWork:
     """Packs of a generation in which each image is needed in so many seconds as its number says."""
     named = {image: lambda: VideoSource("", "", "", b"", 1) for image in sources}
-    return PackWork(0, packs, named, [lambda image: float(int(str(image), 16))], 0, {})
+    return PackWork(GenerationContext(0, named, [lambda image: float(int(str(image), 16))], 0, {}), packs)
 
 
 def test_what_cannot_be_made_again_is_of_use_while_it_lies_there() -> None:
