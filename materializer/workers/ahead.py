@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 __all__ = ["Extent", "announce", "is_in_memory"]
 
+MOST_OPEN = 16
+"""Files that are open at a time: a block may have many hundred, and workers may be threads of one process."""
+
 
 class Extent(NamedTuple):
     """Some bytes of a local file."""
@@ -47,6 +50,8 @@ def announce(extents: Sequence[Extent]) -> None:
                     file = os.open(extent.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 except OSError:
                     continue
+                if len(files) == MOST_OPEN:
+                    _close(files)
                 files[extent.path] = file
             if not asked and is_in_memory(file, extent):
                 return
@@ -55,8 +60,13 @@ def announce(extents: Sequence[Extent]) -> None:
     except OSError:
         return  # a file system that cannot be told
     finally:
-        for file in files.values():
-            os.close(file)
+        _close(files)
+
+
+def _close(files: dict[str, int]) -> None:
+    """Close some files, which are forgotten."""
+    while files:
+        os.close(files.popitem()[1])
 
 
 def is_in_memory(file: int, extent: Extent) -> bool:
