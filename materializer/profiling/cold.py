@@ -15,10 +15,14 @@ from itertools import groupby
 from mmap import PAGESIZE
 from typing import NamedTuple
 
+from viewcache.errors import BadVideo
 from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.workers.ahead import Extent, announce, is_in_memory
 
-__all__ = ["ColdRead", "drop", "files_of", "is_warm", "read_cold", "warm"]
+__all__ = ["CHANGED", "ColdRead", "drop", "files_of", "is_warm", "read_cold", "warm"]
+
+CHANGED = "files were changed while mixes were measured: do so again"
+"""What a message says of a file that is not as it was."""
 
 _READ_BYTES = 1 << 20
 WARM_SHARE = 0.1
@@ -89,6 +93,9 @@ def read_cold(groups: Sequence[Sequence[Extent]], readers: int, seconds: float) 
         groups: what is read; each group by one reader, who asks for all of it at once as a worker does, see `announce`.
         readers: at the same time.
         seconds: of reading.
+
+    Raises:
+        BadVideo: a file is gone, or shorter than it was.
     """
     extents = [extent for group in groups for extent in group]
     files = files_of(extents)
@@ -135,6 +142,8 @@ def _read_group(extents: Sequence[Extent]) -> int:
                 at, left = extent.start, extent.length or os.fstat(file).st_size - extent.start
                 while left > 0 and (got := os.preadv(file, [buffer[:left]], at)):
                     size, at, left = size + got, at + got, left - got
+                if left > 0:
+                    raise BadVideo(f"{path} is shorter than it was when the measurement began: {CHANGED}")
     return size
 
 
@@ -146,7 +155,10 @@ def _by_path(extents: Sequence[Extent]) -> Iterator[tuple[str, list[Extent]]]:
 
 @contextmanager
 def _opened(path: str) -> Iterator[int]:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise BadVideo(f"{path} is gone since the measurement began: {CHANGED}") from None
     try:
         yield file
     finally:

@@ -20,7 +20,7 @@ from viewcache.errors import BadInput, BadVideo, Full, WorkerDied
 from viewcache.materializer.media.source import local_path
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Part, Recipe, block_recipe
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.profiling.cold import drop, files_of, warm
+from viewcache.materializer.profiling.cold import CHANGED, drop, files_of, warm
 from viewcache.materializer.profiling.mixes import TENTHS
 from viewcache.materializer.profiling.sample import Sample, pack_of
 from viewcache.materializer.spec import CacheSpec
@@ -35,8 +35,6 @@ __all__ = ["WINDOWS", "Pipeline", "Throughput"]
 
 WINDOWS = 4
 """Of each measurement; the first is left out."""
-
-_CHANGED = "files were changed while mixes were measured: do so again"
 
 _SAID_S = 1.0
 """For so long workers are waited for before it is looked whether they are well."""
@@ -278,7 +276,7 @@ class Pipeline:
                         window = _Window(self._spent())
                 else:
                     if event.job.number in unmade:
-                        raise BadVideo(f"{event.job.file}: a block of it and others could be made before; {_CHANGED}")
+                        raise BadVideo(f"{event.job.file}: a block of it and others could be made before; {CHANGED}")
                     del running[event.job.number]
                     done.append(block)
         return windows[1:WINDOWS]

@@ -3,7 +3,7 @@
 import mmap
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from tests.images.small import config, picture, save
 from tests.scheduling.harness import until
 from viewcache.api.config.load import load
 from viewcache.api.profile.profile import prepared
-from viewcache.errors import Broken
+from viewcache.errors import BadVideo, Broken
 from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.planning.recipe import block_recipe
 from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
@@ -74,6 +74,40 @@ def test_warmed_files_are_in_memory(files: list[Path]) -> None:
     drop(whole(files))
     warm(whole(files))
     assert [resident(path) for path in files] == [1] * len(files)
+
+
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: os.truncate(path, SIZE // 2)], ids=["gone", "cut"])
+def test_files_that_change_meanwhile_are_told(tmp_path: Path, change: Callable[[Path], None]) -> None:
+    """Who deletes or shortens an image while a machine is profiled learns which one it was, and what to do."""
+    paths = [tmp_path / f"{number}.bin" for number in range(3)]
+    for path in paths:
+        path.write_bytes(bytes(SIZE))
+    extents = [Extent(str(path), 0, SIZE) for path in paths]
+    change(paths[1])
+    with pytest.raises(BadVideo, match=r"1\.bin is .*do so again"):
+        read_cold([[each] for each in extents], 2, 0.01)
+
+
+def test_few_files_are_open_while_much_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many images a block has, workers that are threads leave descriptors to all others."""
+    paths = [tmp_path / f"{number}.bin" for number in range(100)]
+    for path in paths:
+        path.write_bytes(b"x")
+    most, asked = 0, os.posix_fadvise
+
+    def advise(file: int, start: int, length: int, advice: int) -> None:
+        nonlocal most
+        mine = [each for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each).startswith(str(tmp_path))]
+        most = max(most, len(mine))
+        seen.append(os.path.realpath(f"/proc/self/fd/{file}"))
+        asked(file, start, length, advice)
+
+    seen: list[str] = []
+    monkeypatch.setattr("viewcache.materializer.workers.ahead.is_in_memory", lambda *_: False)
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    announce(whole(paths))
+    assert seen == [str(path) for path in paths]
+    assert 1 <= most <= 16
 
 
 def test_what_is_read_cold_is_counted(files: list[Path]) -> None:
