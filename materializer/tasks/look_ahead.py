@@ -179,7 +179,17 @@ class LookAhead:
             # An executor says both in the words for too many threads, which is another matter.
             if self.closed or not threading.main_thread().is_alive():
                 raise Closed("the cache was closed; open it again")
-            self._planner.submit(work, *arguments)
+            self._planner.submit(self._done, work, *arguments)
+
+    @staticmethod
+    def _done(work: Callable[..., None], *arguments: object) -> None:
+        """Do something; nobody waits for it, so what goes wrong is logged here."""
+        try:
+            work(*arguments)
+        except Closed:
+            pass  # nobody will read it
+        except Exception:
+            _log.exception("the look-ahead failed", extra={"action": "plan_failed"})
 
     def _plan(self, task: Task, decided: threading.Event) -> None:
         """Plan the generation that is read, then the next one, of all tasks that share clips with it; announce them."""

@@ -291,6 +291,22 @@ def test_a_task_that_is_over_expects_nothing(tmp_path: Path, videos: Path) -> No
         assert sql(cache, wanted) == [(0,)]
 
 
+def test_what_goes_wrong_ahead_is_logged(
+    tmp_path: Path, videos: Path, plenty: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistake of ours in the planner's thread costs no batch, and does not go unheard."""
+    with opened(tmp_path, videos) as cache:
+
+        def wrong(*_: object) -> None:
+            raise LookupError("a mistake of ours")
+
+        monkeypatch.setattr(cache.owner.keeper, "decide", wrong)
+        got = {(0, 0): cache.read("train", 0, 0)}
+        cache.owner.look_ahead.wait_idle()
+        assert same(got, {(0, 0): plenty[0, 0]})
+    assert "a mistake of ours" in caplog.text
+
+
 def test_what_was_decided_for_one_task_goes_with_it(tmp_path: Path, videos: Path, plenty: Any) -> None:
     """Nothing is made for it or weighed by what it was worth; read again, it is decided anew, to the same bytes."""
     with opened(tmp_path, videos) as cache:
