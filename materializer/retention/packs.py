@@ -234,7 +234,7 @@ class Packs:
         for key, pack in list(self._known.items()):
             if self._size_of(key) is None and (pack.formed is None or pack.formed.block not in to_come):
                 del self._known[key]
-                for picture in pack.pictures:
+                for picture in set(pack.pictures):  # a store may hold one that says the same picture twice
                     places = self._places[picture]
                     del places[key]
                     if not places:

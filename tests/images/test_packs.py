@@ -9,6 +9,7 @@ from typing import Any
 
 import fsspec
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorstore
 import zarr
@@ -17,11 +18,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import viewcache
+from tests.catalog.samples import copy
 from tests.images.small import config, picture, save, save_folder
 from tests.tiny import config as of_videos
 from tests.tiny import encode_folder, single, sql
 from viewcache.api.session.cache import Cache
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, schemas
+from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.rows import object_table
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
@@ -299,6 +303,30 @@ def test_packs_that_are_never_made_are_forgotten(catalog: Catalog) -> None:
         packs.forget(generation - 1)
         known.append(len(packs))
     assert max(known) <= 6, known
+
+
+def test_a_pack_that_says_a_picture_twice_is_forgotten_like_any_other(catalog: Catalog) -> None:
+    """Such a pack is none of ours, but one may be put into a store; nothing else is decided worse for it."""
+    sizes: dict[str, int] = {}
+    packs = Packs(catalog, sizes.get)
+    (image, recipe), key = one(70), "ee" * 16
+    object_id = catalog.next_object_id(1)
+    row = ObjectRow(object_id, key, ObjectKind.PACK, None, 1, 10, 0.5, True, "10")
+    catalog.record_objects(object_table([row]))
+    parts = [
+        {"object_id": object_id, "place": place, "key": recipe.key, "video_key": image, "first_byte": place}
+        for place in range(2)
+    ]
+    catalog.record_packs(pa.Table.from_pylist(parts, schema=schemas.PACK_PART))
+    catalog.mark_ready([copy(object_id)])
+    catalog.flush()
+    sizes[key] = 10
+    packs.look()
+    assert packs.find(recipe.key) is not None
+    del sizes[key]
+    packs.forget(0)
+    assert packs.find(recipe.key) is None
+    assert not len(packs)
 
 
 def test_rows_of_packs_that_were_never_made_leave_with_the_run(
