@@ -346,9 +346,10 @@ class Schedule(Work[Key]):
 
     def mark_present(self, has: Callable[[Key], bool]) -> None:
         """Mark the planned rows whose object is there, given whether an object is."""
-        for row in np.flatnonzero(self._states == _PLANNED).tolist():
-            if has(self.key(row)):
-                self._states[row] = RowState.READY
+        planned = np.flatnonzero(self._states == _PLANNED).tolist()
+        keys = self.keys(planned)
+        there = {key for key in set(keys) if has(key)}
+        self._states[[row for row, key in zip(planned, keys, strict=True) if key in there]] = RowState.READY
 
     def ready(self) -> NDArray[np.bool_]:
         """(n,) whether a row's clip is known to be in the store, or on its way there."""
