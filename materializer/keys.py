@@ -1,7 +1,6 @@
 """Content keys: an object's name is a hash of all that decides its bytes, so equal names are equal pixels."""
 
 import hashlib
-
 from typing import TYPE_CHECKING
 
 import numpy as np

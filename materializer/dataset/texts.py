@@ -194,13 +194,12 @@ class Keys(Sequence[str]):
         except ValueError:
             return np.array([self._row(key) for key in keys], np.int64)
         rows, first_half, second_half = self._in_order()
-        after = first_half.searchsorted(wanted[:, 0], "right")
         if not len(rows):
             return np.full(len(keys), -1, np.int64)
-        # Those with the same first half stand in the order of the second: the last one is the only one, nearly always.
-        several = (after > 1) & (first_half[after - 2] == wanted[:, 0])
-        there = (after > 0) & (first_half[after - 1] == wanted[:, 0]) & (second_half[after - 1] == wanted[:, 1])
+        first, after = (first_half.searchsorted(wanted[:, 0], side) for side in ("left", "right"))
+        there = (after > first) & (second_half[after - 1] == wanted[:, 1])
         found = np.where(there, rows[after - 1], -1)
+        several = after - first > 1  # keys with the same first half, of which there are hardly any
         for place in np.flatnonzero(several).tolist():
             found[place] = self._row(keys[place])
         return found
