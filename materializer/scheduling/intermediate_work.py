@@ -56,7 +56,7 @@ class IntermediateSchedule(Work[Key]):
         self,
         group_generation: int,
         objects: Sequence[tuple[Key, Hashable, int]],
-        needs: Sequence[Callable[[Hashable], float | None]],
+        needs: Sequence[Callable[[Sequence[Hashable]], float | None]],
         free_bytes: int,
         lasting: Set[Key] = frozenset(),
         failed: dict[Key, Hashable] | None = None,
@@ -66,7 +66,7 @@ class IntermediateSchedule(Work[Key]):
         Args:
             group_generation: the group's generation.
             objects: what names each object and its video, and most bytes that it takes on disk.
-            needs: each says in how many seconds a video's clips that are not kept are needed next.
+            needs: each says in how many seconds a clip of some videos that is not kept is needed next.
             free_bytes: room that is left for those clips.
             lasting: which of the objects are of use in later generations too.
             failed: what could not be made, with its video, for whichever generation shares this.
@@ -161,7 +161,10 @@ class IntermediateSchedule(Work[Key]):
         return LATER_S if due is None and key in self._lasting else due
 
     def _due_in_s(self, video: Hashable) -> float | None:
-        return min((due for each in self._needs if (due := each(video)) is not None), default=None)
+        return self._first_due_in_s([video])
+
+    def _first_due_in_s(self, videos: Sequence[Hashable]) -> float | None:
+        return min((due for each in self._needs if (due := each(videos)) is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +174,8 @@ class GenerationContext:
     group_generation: int
     sources: Mapping[str, Callable[[], VideoSource]]
     """Give the videos, by content key; asked when an object is made, since much may be known by then."""
-    needs: Sequence[Callable[[Hashable], float | None]]
-    """Each says in how many seconds a video's clips that are not kept are needed next, by its content key."""
+    needs: Sequence[Callable[[Sequence[Hashable]], float | None]]
+    """Each says in how many seconds a clip of some videos that is not kept is needed next, by their content keys."""
     free_bytes: int
     """Room that is left for those clips."""
     usable: Mapping[str, Sequence[IntermediateObject]]
@@ -271,8 +274,7 @@ class PackWork(IntermediateWork):
         return super()._is_open(row) and pack.recipe is not None and all(map(self._sources.__contains__, pack.images))
 
     def _due_in_s(self, video: Hashable) -> float | None:
-        due = map(super()._due_in_s, self._images.get(str(video), ()))
-        return min((each for each in due if each is not None), default=None)
+        return self._first_due_in_s(self._images.get(str(video), []))
 
 
 class FileWork(IntermediateWork):
