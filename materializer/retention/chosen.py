@@ -27,7 +27,7 @@ from viewcache.materializer.retention.needs import Floats
 from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.schedule import Keeping
+from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.workers.pool import job_bytes
 from viewcache.store.codec import ENCODED

@@ -4,6 +4,7 @@ In the order of work:
 
 - ``work``: rows to be made, as the rules see them, and the states of objects
 - ``seats``: who reads a task, and how far each reader is
+- ``keeping``: what is kept of a generation, as who makes it needs to know
 - ``schedule``: where the clips of a generation stand, where its readers are, how far each clip is
 - ``intermediate_work``: intermediates that clips are made from, as work
 - ``generation``: a generation in work: a schedule with its plan

@@ -14,7 +14,8 @@ from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import Far, IntermediateObject, Part, Recipe, VideoSource, block_recipe
-from viewcache.materializer.scheduling.schedule import Keeping, Schedule
+from viewcache.materializer.scheduling.keeping import Keeping
+from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
 from viewcache.materializer.storage.ledger import Copy
 from viewcache.materializer.workers.job import Made

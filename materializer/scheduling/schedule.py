@@ -4,14 +4,13 @@ The dispatcher's generations and the simulation's are both schedules, so what is
 ahead, is decided by the same lines. All of it is arrays over rows: a plan may have a million of them.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.order import Order
-from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.scheduling.work import Key, Position, RowState, Work
 
 __all__ = ["SCAN", "Keeping", "Schedule"]
@@ -23,20 +22,6 @@ _PLANNED = int(RowState.PLANNED)
 
 SCAN = 8192
 """Rows that are looked at together for the next one to be made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """What is kept of one task's generation; all others of its clips are made shortly before they are read."""
-
-    clips: NDArray[np.bool_]
-    """(n,) rows whose clips are kept."""
-    window: int
-    """So many clips from each reader on are made ahead though they are not kept."""
-    free_bytes: int
-    """Room that making what is kept leaves for those."""
-    intermediates: Mapping[str, tuple[IntermediateObject, ...]] = field(default_factory=dict)
-    """Content key of a video → what its clips are made from."""
 
 
 @dataclass(slots=True, order=True)

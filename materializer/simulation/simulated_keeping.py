@@ -15,7 +15,7 @@ from viewcache.materializer.planning.ladder import GUESSED, Rung
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, Settled, choose, free_bytes_for, keepings
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
-from viewcache.materializer.scheduling.schedule import Keeping
+from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace
 
 __all__ = ["Decision", "IntermediateNeeds", "decide"]

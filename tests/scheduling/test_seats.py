@@ -12,7 +12,7 @@ from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.schedule import Keeping
+from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.scheduling.seats import SeatKey, Seats
 from viewcache.materializer.scheduling.work import Position, RowState
 

@@ -9,8 +9,8 @@ import pytest
 from tests.scheduling.harness import WAIT_S, Harness, Reading, ScriptedPool, until
 from viewcache.catalog.records import ProgressRow
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.scheduling.rules import Demand
-from viewcache.materializer.scheduling.schedule import Keeping
 from viewcache.materializer.scheduling.work import Position
 from viewcache.materializer.simulation import simulated_dispatcher, simulated_store
 from viewcache.materializer.simulation.simulated_dispatcher import SimulatedDispatcher, SimulatedWorker
