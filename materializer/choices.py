@@ -8,6 +8,7 @@ from enum import StrEnum
 __all__ = [
     "BranchType",
     "Durability",
+    "Exif",
     "InputSource",
     "Join",
     "KeepRule",
@@ -58,6 +59,15 @@ class Media(StrEnum):
     VIDEO = "video"
     IMAGE = "image"
     """An image is a video of one frame, and a clip of it one picture."""
+
+
+class Exif(StrEnum):
+    """What becomes of the orientation that an image's EXIF data tell."""
+
+    APPLY = "apply"
+    """The image is turned and mirrored as they say, as viewers do."""
+    IGNORE = "ignore"
+    """It is taken as it is stored."""
 
 
 class InputSource(StrEnum):

@@ -16,7 +16,7 @@ from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.choices import OnBadVideo
 from viewcache.materializer.dataset.annotations import Annotations
-from viewcache.materializer.dataset.files import Files, VideoFile
+from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.fit import Fit, ItemFit
 from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.dataset.predicate import matching
@@ -25,6 +25,7 @@ from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.split import selection_words
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.dataset.versions import missing_reason
+from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.dataset.weights import epoch_length
 from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.media.facts import Claims
@@ -121,11 +122,6 @@ class Dataset:
             by = selection_words(self.spec) or "the label table"
             raise BadInput(f"task {task.name!r}: {by} selects none of {len(self)} videos")
         return self.items.ids[self._of_items.selected(task, self._chosen)]
-
-    @property
-    def selects(self) -> int:
-        """How many items the predicate and the split select, good and bad."""
-        return int(self._chosen.sum())
 
     def weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """(n,) how often some items come in an epoch of all of them, on average; None where each comes once."""

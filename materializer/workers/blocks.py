@@ -389,7 +389,7 @@ def _looked_at(source: VideoSource) -> VideoIndex | None:
         return None
     try:
         with open_source(source.uri) as file:
-            index = picture_index(file, claims.max_pixels)
+            index = picture_index(file, claims.max_pixels, as_stored=claims.as_stored)
     except ViewcacheError:
         return None
     is_same = (*index.shown_size, index.pix_fmt) == (claims.height, claims.width, claims.pix_fmt)

@@ -430,8 +430,10 @@ def _look(job: Job, source: JobSource) -> Scanned:
     if claims.error:
         raise BadVideo(claims.error)
     try:
-        indexing = picture_index if is_picture(job.uri) else probe_source
-        index = indexing(source.opened(), claims.max_pixels)
+        if is_picture(job.uri):
+            index = picture_index(source.opened(), claims.max_pixels, as_stored=claims.as_stored)
+        else:
+            index = probe_source(source.opened(), claims.max_pixels)
     except OutOfReach:
         raise
     except BadVideo as bad:

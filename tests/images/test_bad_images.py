@@ -39,6 +39,7 @@ def changed(store: Path, images: Path, **changes: Any) -> dict[str, Any]:
         ({"on_bad_video": "skip"}, "on_bad_video: this task is of images: give on_bad_image in its place"),
         ({"audio": {"rate": 16000}}, "audio: this task is of images: leave it out"),
         ({"on_short_video": "loop"}, "on_short_video: this task is of images: leave it out"),
+        ({"exif": "turn"}, "dataset.exif must be one of apply, ignore, got 'turn'"),
         ({"layout": "TCHW"}, "TCHW is of videos and this task of images; use one of CHW, HWC"),
         ({"augmentation": [single({"subsample": {"frames": 2}})]}, "subsample: it chooses among the frames of a clip"),
         (
@@ -66,6 +67,9 @@ def test_keys_of_images_are_not_for_videos(tmp_path: Path) -> None:
     written = of_videos(tmp_path / "store", tmp_path)
     with pytest.raises(ConfigError, match="images_per_batch: this task is of videos: give videos_per_batch"):
         viewcache.open(written | {"dataset": written["dataset"] | {"sampling": sampling}})  # type: ignore[operator]
+    for value in ("apply", "ignore"):
+        with pytest.raises(ConfigError, match=r"exif: this task is of videos: .* container says: leave it out"):
+            viewcache.open(of_videos(tmp_path / "store", tmp_path, exif=value))
     with pytest.raises(ConfigError, match="CHW is of images and this task of videos"):
         viewcache.open(of_videos(tmp_path / "store", tmp_path, layout="CHW"))
 
