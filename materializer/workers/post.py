@@ -18,7 +18,7 @@ from typing import Any
 from viewcache.materializer.clock import Span
 from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
-from viewcache.materializer.workers.job import FolderTarget, Job, Made, Near, PassingTarget, Report
+from viewcache.materializer.workers.job import Begun, FolderTarget, Job, Made, Near, PassingTarget, Report
 from viewcache.store import MemoryHandle, Stored, Written
 from viewcache.store.format import ChunkTable
 from viewcache.store.passing import Place
@@ -30,6 +30,7 @@ _AT_ONCE = 1 << 18
 """Bytes that are read with one call: a few hundred messages."""
 
 VALUES = (
+    Begun,
     ChunkTable,
     FolderTarget,
     Instruction,
