@@ -7,6 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.head import Seen
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, packet_index, picture_index
-from viewcache.materializer.media.source import is_local, local_path, open_source
+from viewcache.materializer.media.source import is_local, local_path
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
 from viewcache.materializer.workers.ahead import Extent, announce
@@ -26,6 +27,7 @@ from viewcache.materializer.workers.intermediates import IntermediateReader, roo
 from viewcache.materializer.workers.job import Begun, Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.memory import OwnersMemory
+from viewcache.materializer.workers.near import JobSource
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
 from viewcache.store.codec_trial import Trial
 from viewcache.store.tier import MEMORY
@@ -359,7 +361,7 @@ class _Images:
             trial=job.trial and image is self._images[0],
             claims=source.claims,
         )
-        yield from make(own, pause, None if own.index else _looked_at(source))
+        yield from make(own, pause, partial(_looked_at, source))
 
     def _made_of(self, recipe: Recipe, written: Written, before: Span = UNKNOWN) -> Made:
         """An object is in its place; what was made until now has gone into it, the first part of it ``before``."""
@@ -398,15 +400,14 @@ class _Images:
         )
 
 
-def _looked_at(source: VideoSource) -> VideoIndex | None:
+def _looked_at(source: VideoSource, file: JobSource) -> VideoIndex | None:
     """The index of an image that is as its header said; None: its job says what is wrong."""
     claims = source.claims
     # One that lies far away is fetched by its own job alone, which says how long that took.
     if claims is None or claims.error or not is_picture(source.uri) or not is_local(source.uri):
         return None
     try:
-        with open_source(source.uri) as file:
-            index = picture_index(file, claims.max_pixels, as_stored=claims.as_stored)
+        index = picture_index(file.opened(), claims.max_pixels, as_stored=claims.as_stored)
     except ViewcacheError:
         return None
     is_same = (*index.shown_size, index.pix_fmt) == (claims.height, claims.width, claims.pix_fmt)

@@ -1,4 +1,4 @@
-"""What is needed of an image several times in one block is done once: it is decoded once, or loaded once."""
+"""What is needed of an image several times in one block is done once: its file is read, and it is decoded, once."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,6 +12,8 @@ from tests.images.small import config, save_folder
 from tests.images.test_images import read
 from tests.tiny import single
 from viewcache.api.session.cache import Cache
+from viewcache.materializer.media.source import LocalSource
+from viewcache.materializer.media.whole import WholeSource
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.scheduling.running import Running, Tally
@@ -97,3 +99,34 @@ def test_what_is_kept_is_loaded_once(tmp_path: Path, images: Path, monkeypatch: 
     assert len(of_blocks) == 6
     assert {decoded + loaded for decoded, loaded in of_blocks} == {COUNT}
     assert of_blocks[-1] == (0, COUNT)
+
+
+def test_a_file_is_read_once(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checksum, its header and its pixels are made of the same bytes, which come once: as many as it has."""
+    came: Counter[str] = Counter()
+    before = LocalSource.close
+
+    def close(self: LocalSource) -> None:
+        came[Path(self.uri).name] += self.bytes_read
+        self.bytes_read = 0
+        before(self)
+
+    monkeypatch.setattr(LocalSource, "close", close)
+    given = config(tmp_path, images, cache={"mix": 0.0, "worker_kind": "threads"}, epochs=1, **ONE_BATCH)
+    with viewcache.open(given) as cache:
+        read(cache)
+        assert done(cache)["decoded"] == COUNT
+    assert came == {path.name: path.stat().st_size for path in images.glob("*.png")}
+
+
+def test_parts_of_a_file_that_is_held(images: Path) -> None:
+    """Before all of it was read its parts are read; after that they come from memory, and end where the file does."""
+    path = images / "0.png"
+    data = path.read_bytes()
+    with WholeSource(LocalSource(str(path))) as file:
+        assert (file.read(3, 5), file.bytes_read) == (data[3:8], 5)
+        assert (file.read(0, len(data)), file.bytes_read) == (data, 5 + len(data))
+        assert (file.read(3, 5), file.read(len(data) - 2, 9)) == (data[3:8], data[-2:])
+        assert file.read_many([(0, 4), (4, 4)]) == [data[:4], data[4:8]]
+        assert file.read_near(0, 16) == data[:16]
+        assert file.bytes_read == 5 + len(data)
