@@ -60,6 +60,16 @@ class Media(StrEnum):
     IMAGE = "image"
     """An image is a video of one frame, and a clip of it one picture."""
 
+    @property
+    def batch_key(self) -> str:
+        """The key of a configuration that says how many are in a batch, for messages."""
+        return f"{self}s_per_batch"
+
+    @property
+    def samples_key(self) -> str:
+        """The same of how often each comes in an epoch."""
+        return f"samples_per_{self}"
+
 
 class Exif(StrEnum):
     """What becomes of the orientation that an image's EXIF data tell."""

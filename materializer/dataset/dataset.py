@@ -117,10 +117,10 @@ class Dataset:
             BadInput: nothing is left to draw from.
         """
         if not self.files.there.any():
-            raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
+            raise BadInput(f"task {task.name!r}: all {len(self)} {self.spec.media}s of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
             by = selection_words(self.spec) or "the label table"
-            raise BadInput(f"task {task.name!r}: {by} selects none of {len(self)} videos")
+            raise BadInput(f"task {task.name!r}: {by} selects none of {len(self)} {self.spec.media}s")
         return self.items.ids[self._of_items.selected(task, self._chosen)]
 
     def weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64] | None:
@@ -345,8 +345,8 @@ class Dataset:
             address = substitute_place(position, item_id, by_video=by_video)
             replacement = self.stand_in(task, seed, epoch, address, may, (missing,))
         if replacement is None or refused:
-            key = "on_missing_video" if gone else "on_bad_video"
-            cure = f"set {key}: replace" if refused else "add a video that can stand in"
+            key = "on_missing_video" if gone else f"on_bad_{self.spec.media}"
+            cure = f"set {key}: replace" if refused else f"add another {self.spec.media} that can stand in"
             back = "put its row of the label table back as it was" if self._is_left(missing) else "restore the file"
             raise BadVideo(f"{why}; task {task.name!r} has drawn it: {back}; or, to go on without it, {cure}")
         return SubstitutionRow(0, epoch, position, -1, item_id, "replace", why, replacement)
@@ -396,7 +396,7 @@ class Dataset:
         row = self.files.row_of_name.get(name)
         if row is None:
             first = ", ".join(map(repr, self.files.names[:3]))
-            raise ViewNotFound(f"no video {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
+            raise ViewNotFound(f"no {self.spec.media} {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
         self.files.headers.look([row])
         return self._file(row)
 

@@ -16,7 +16,7 @@ from tests.images.small import config, picture, save, save_folder
 from tests.images.test_images import read, same
 from tests.tiny import config as of_videos
 from tests.tiny import single, sql
-from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, Full, ViewcacheError
+from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, Full, ViewcacheError, ViewNotFound
 from viewcache.materializer.workers.job import FolderTarget
 
 
@@ -123,6 +123,25 @@ def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
         viewcache.open(config(tmp_path / "b", folder, augmentation=crop)) as two,
     ):
         read(two)
+
+
+def test_messages_say_what_was_written(tmp_path: Path) -> None:
+    """A task of images is told of images and of its own keys: at opening, for ranks, names and bad files."""
+    folder = save_folder(tmp_path / "in")
+    with pytest.raises(BadInput, match=r"there are 4 images to draw, .* images_per_batch, 5; add images"):
+        viewcache.open(config(tmp_path / "a", folder, sampling={"images_per_batch": 5}, drop_last=True))
+    with pytest.raises(BadInput, match=r"'frames > 9' selects none of 4 images"):
+        viewcache.open(config(tmp_path / "b", folder, where="frames > 9"))
+    with viewcache.open(config(tmp_path / "c", folder)) as cache:
+        assert "3 epochs of batches of 2 images, 1 pictures of each" in repr(cache)
+        with pytest.raises(BadInput, match=r"2 images cannot be shared by 3 ranks; use images_per_batch >= 3"):
+            cache.loader("train", framework="numpy", rank=0, world=3)
+        with pytest.raises(ViewNotFound, match="no image 'z'"):
+            cache.task("train").video("z")
+    (folder / "cats/a.png").write_bytes(b"no picture")
+    with pytest.raises(BadVideo, match="on_bad_image: ") as told:
+        viewcache.open(config(tmp_path / "c", folder))
+    assert "on_bad_video" not in str(told.value)
 
 
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:
