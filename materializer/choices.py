@@ -8,6 +8,7 @@ from enum import StrEnum
 __all__ = [
     "BranchType",
     "Durability",
+    "Exif",
     "InputSource",
     "Join",
     "KeepRule",
@@ -58,6 +59,25 @@ class Media(StrEnum):
     VIDEO = "video"
     IMAGE = "image"
     """An image is a video of one frame, and a clip of it one picture."""
+
+    @property
+    def batch_key(self) -> str:
+        """The key of a configuration that says how many are in a batch, for messages."""
+        return f"{self}s_per_batch"
+
+    @property
+    def samples_key(self) -> str:
+        """The same of how often each comes in an epoch."""
+        return f"samples_per_{self}"
+
+
+class Exif(StrEnum):
+    """What becomes of the orientation that an image's EXIF data tell."""
+
+    APPLY = "apply"
+    """The image is turned and mirrored as they say, as viewers do."""
+    IGNORE = "ignore"
+    """It is taken as it is stored."""
 
 
 class InputSource(StrEnum):

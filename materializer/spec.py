@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from viewcache.materializer.choices import (
     BranchType,
     Durability,
+    Exif,
     InputSource,
     Join,
     KeepRule,
@@ -192,6 +193,8 @@ class DatasetSpec:
     """Absolute paths of folders that links may lead into."""
     media: Media = Media.VIDEO
     """What its files are."""
+    exif: Exif = Exif.APPLY
+    """Of images, what becomes of the orientation that their EXIF data tell."""
 
     def refuses(self, *, missing: bool) -> bool:
         """Whether the policy for videos that are gone, or for bad ones, is ``raise``."""
@@ -201,8 +204,18 @@ class DatasetSpec:
 
     @property
     def known_as(self) -> str:
-        """What the catalog calls it: its place, and of images ``images:`` before it, so that a folder may hold both."""
-        return self.uri if self.media == Media.VIDEO else f"images:{self.uri}"
+        """What the catalog calls it: its place, and of images ``images:`` before it, so that a folder may hold both.
+
+        Images that are taken as they are stored are a dataset of their own: sizes and content keys are others.
+        """
+        if self.media == Media.VIDEO:
+            return self.uri
+        return f"images:exif=ignore:{self.uri}" if self.as_stored else f"images:{self.uri}"
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether images are taken as they are stored, whatever orientation their EXIF data tell."""
+        return self.exif == Exif.IGNORE
 
     @property
     def weighted(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from viewcache.api.config.kinds import REQUIRED, Key, KeySection
 from viewcache.materializer.choices import (
+    Exif,
     InputSource,
     Join,
     Layout,
@@ -255,6 +256,14 @@ DATASET = KeySection(
             "The same of an image.",
             OnBadVideo.RAISE,
             choices=tuple(OnBadVideo),
+        ),
+        Key(
+            "exif",
+            "choice",
+            "Of images, what becomes of the orientation that their EXIF data tell. `apply`: they are turned and "
+            "mirrored as viewers show them; `ignore`: they are taken as they are stored.",
+            Exif.APPLY,
+            choices=tuple(Exif),
         ),
         Key(
             "on_short_video",

@@ -21,6 +21,8 @@ IN_SAMPLING = {"videos_per_batch": "images_per_batch", "samples_per_video": "sam
 """The same below ``sampling``."""
 _NEEDS_TIME = ("audio", "intermediate", "on_short_video", "on_low_fps")
 """Keys of a task that an image has no use for."""
+_OF_IMAGES = {"exif": "frames of a video are turned as its container says"}
+"""Key of a task of images → why one of videos has no use for it."""
 _CLIP_KEYS = ("frames_per_video", "frame_stride", "fps", "clip_seconds", "clips", "spread")
 """The same below ``sampling``."""
 
@@ -46,24 +48,34 @@ def check_keys(entries: Entries, media: Media) -> None:
         why = "a task is of videos or of images: video_dataset_path is given too, leave one of them out"
         place = entries.place("image_dataset_path")
         raise error_at(place, ConfigCode.GIVEN_TWICE, f"{entries.name_of('image_dataset_path')}: {why}")
-    _refuse_others(entries, media, _IN_DATASET, _NEEDS_TIME)
+    _refuse_others(entries, media, _IN_DATASET, _NEEDS_TIME, _OF_IMAGES)
 
 
 def check_sampling(sampling: Entries, media: Media) -> None:
     """The same below ``sampling``; see `check_keys`."""
-    _refuse_others(sampling, media, IN_SAMPLING, _CLIP_KEYS)
+    _refuse_others(sampling, media, IN_SAMPLING, _CLIP_KEYS, {})
 
 
-def _refuse_others(entries: Entries, media: Media, of_images: Mapping[str, str], of_videos: Sequence[str]) -> None:
+def _refuse_others(
+    entries: Entries,
+    media: Media,
+    names: Mapping[str, str],
+    of_videos: Sequence[str],
+    of_images: Mapping[str, str],
+) -> None:
+    """Refuse keys of the other media: those that have another name, see `words_of`, and those that have none."""
     given = entries.node.value
     assert isinstance(given, dict)  # Entries has seen to it
-    instead = {image: video for video, image in of_images.items()}
     if media == Media.IMAGE:
-        instead = {**dict.fromkeys(of_videos, ""), **of_images}
-    for key, other in instead.items():
+        cures = dict.fromkeys(of_videos, "leave it out")
+        cures |= {video: f"give {image} in its place" for video, image in names.items()}
+    else:
+        cures = {key: f"{why}: leave it out" for key, why in of_images.items()}
+        cures |= {image: f"give {video} in its place" for video, image in names.items()}
+    for key, cure in cures.items():
         if key not in given or given[key].value is None:
             continue
-        why = f"this task is of {media}s: " + (f"give {other} in its place" if other else "leave it out")
+        why = f"this task is of {media}s: {cure}"
         message = f"{entries.label}.{key}: {why}"
         raise error_at(given[key].place, ConfigCode.MISPLACED_KEY, message)
 

@@ -64,14 +64,15 @@ class Pictures:
         if not answer.rows:
             raise NotFound(f"the catalog has no video {video_id}")
         with self._slots:
-            return _decoded(str(answer.dicts()[0]["uri"]))
+            row = answer.dicts()[0]
+            return _decoded(str(row["uri"]), as_stored=bool(row["as_stored"]))
 
 
-def _decoded(uri: str) -> bytes | BadVideo:
+def _decoded(uri: str, *, as_stored: bool) -> bytes | BadVideo:
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", WORKER],
-            input=json.dumps(uri).encode(),
+            input=json.dumps({"uri": uri, "as_stored": as_stored}).encode(),
             capture_output=True,
             timeout=LIMIT_S,
             env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": import_path()},

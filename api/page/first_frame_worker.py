@@ -1,6 +1,7 @@
-"""The body of the process that decodes one frame of a video: a URI comes in as JSON, a JPEG goes out.
+"""The body of the process that decodes one frame of a video: what is asked comes in as JSON, a JPEG goes out.
 
-Run as ``python -m viewcache.api.page.first_frame_worker``. Exit status 1 with a line of words: no frame can be decoded.
+Asked are ``uri`` and ``as_stored``, see `first_frame`. Run as ``python -m viewcache.api.page.first_frame_worker``.
+Exit status 1 with a line of words: no frame can be decoded.
 """
 
 import json
@@ -31,11 +32,12 @@ HEIGHT, WIDTH = 120, 320
 """Most pixels of the picture."""
 
 
-def first_frame(uri: str) -> NDArray[np.uint8]:
+def first_frame(uri: str, *, as_stored: bool = False) -> NDArray[np.uint8]:
     """The first frame of a video that can be decoded, small.
 
     Args:
         uri: a local path or any fsspec URL.
+        as_stored: whether an image is taken as it is stored, whatever orientation it tells.
 
     Returns:
         uint8 (height, width, 3), RGB.
@@ -45,7 +47,7 @@ def first_frame(uri: str) -> NDArray[np.uint8]:
     """
     if is_picture(uri):
         with open_source(uri) as source:
-            index = picture_index(source, DEFAULT_MAX_PIXELS)
+            index = picture_index(source, DEFAULT_MAX_PIXELS, as_stored=as_stored)
             ((_, frame),) = decode_from(source, index, np.zeros(1, np.int64))
             picture = to_rgb(frame, *_fitting(*index.shown_size), rotation=index.rotation, mirrored=index.mirrored)
             return np.ascontiguousarray(picture.transpose(1, 2, 0))
@@ -76,9 +78,10 @@ def main() -> int:
     """Set the limits, then decode; returns the exit status."""
     limit_worker(MEMORY_BYTES, writes=False)
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    uri = json.loads(sys.stdin.buffer.read())
+    asked = json.loads(sys.stdin.buffer.read())
+    uri = asked["uri"]
     try:
-        picture = jpeg(first_frame(uri))
+        picture = jpeg(first_frame(uri, as_stored=asked["as_stored"]))
     except ViewcacheError as error:
         sys.stderr.write(str(error))
         return 1

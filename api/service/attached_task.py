@@ -16,6 +16,7 @@ from viewcache.api.service.client import Client, Connected
 from viewcache.api.service.field_wire import field_values
 from viewcache.api.service.received import array_of, frame_asked, loads, placed, video_info
 from viewcache.errors import Broken, Closed, ViewNotFound
+from viewcache.materializer.choices import Layout
 from viewcache.materializer.dataset.changes import DatasetChange, FileChange
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops import get
@@ -269,7 +270,7 @@ class AttachedTask:
     def shape(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> tuple[int, ...]:
         """Shape of a batch, or of one rank's share; see `TaskHandle.shape`."""
         self.check_iteration(epoch, iteration)
-        check_shares(self.videos_per_batch, world)
+        check_shares(self.videos_per_batch, world, Layout(self.layout).media)
         videos = self.client.ask(answers.Number, asks.Positions(self.name, epoch)).value
         size, samples = self.videos_per_batch, self.samples_per_video
         count = min(size, int(videos) - iteration * size)

@@ -16,6 +16,7 @@ from viewcache.api.pictures.show import COLUMNS, HEIGHT, show
 from viewcache.api.port import TaskHandle
 from viewcache.api.training.loader import Loader
 from viewcache.errors import BadInput, ViewcacheError
+from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import FrameRequest
@@ -75,10 +76,10 @@ class CacheReads(ABC):
         for task in self.config.tasks:
             sampling = task.sampling
             count = "1 epoch" if task.epochs == 1 else f"{task.epochs} epochs"
-            found[task.name] = (
-                f"{count} of batches of {sampling.videos_per_batch} videos, {sampling.samples_per_video} clips of "
-                f"each, {sampling.frames_per_video} frames a clip"
-            )
+            media = task.dataset.media
+            batches = f"{count} of batches of {sampling.videos_per_batch} {media}s, {sampling.samples_per_video}"
+            clips = f"clips of each, {sampling.frames_per_video} frames a clip"
+            found[task.name] = f"{batches} {clips if media == Media.VIDEO else 'pictures of each'}"
         return found
 
     def _state(self) -> str:

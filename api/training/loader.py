@@ -130,7 +130,7 @@ class Loader:
         check_rank(self.rank, self.world)
         self.even = even
         for videos in {handle.videos_per_batch} if even else handle.batch_sizes():
-            check_shares(videos, self.world)
+            check_shares(videos, self.world, Layout(handle.layout).media)
         self._mixed = MixedBatches.of(handle, self.rank, self.world)
         self._prefetch = prefetch
         # What makes (epoch, iteration) the same place for two loaders.

@@ -8,7 +8,8 @@ __all__ = ["unknown_option"]
 
 _ELSEWHERE = {
     "batch_sampler": "the order is drawn by the task's seed",
-    "batch_size": "set videos_per_batch (and samples_per_video) under sampling in the configuration",
+    "batch_size": "set videos_per_batch (and samples_per_video), or images_per_batch, under sampling in the "
+    "configuration",
     "collate_fn": "a batch is a dict of tensors already",
     "drop_last": "set drop_last in the configuration's dataset",
     "frame_stride": "set it under sampling in the configuration",

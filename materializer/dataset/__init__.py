@@ -21,6 +21,7 @@ In the order of work:
 - ``clock``: when frames are shown, and which one is nearest to a time
 - ``changes``: what happened to files since a dataset was listed last, as values
 - ``files``: a dataset's files in memory, for all tasks that draw from them
+- ``video_file``: one of them, as a record
 - ``recording``: what was found of files, as rows of the catalog; their content keys
 - ``arrivals``: which files of a dataset that grows are complete
 - ``known``: what the catalog has of a dataset's files

@@ -16,7 +16,7 @@ from viewcache.catalog.records import SubstitutionRow, VideoStatus
 from viewcache.errors import BadInput, BadVideo, ViewNotFound
 from viewcache.materializer.choices import OnBadVideo
 from viewcache.materializer.dataset.annotations import Annotations
-from viewcache.materializer.dataset.files import Files, VideoFile
+from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.fit import Fit, ItemFit
 from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.dataset.predicate import matching
@@ -25,6 +25,7 @@ from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.split import selection_words
 from viewcache.materializer.dataset.stand_ins import stand_in_for, substitute_place
 from viewcache.materializer.dataset.versions import missing_reason
+from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.dataset.weights import epoch_length
 from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.media.facts import Claims
@@ -116,16 +117,11 @@ class Dataset:
             BadInput: nothing is left to draw from.
         """
         if not self.files.there.any():
-            raise BadInput(f"task {task.name!r}: all {len(self)} videos of {shown(self.spec.uri)} are gone")
+            raise BadInput(f"task {task.name!r}: all {len(self)} {self.spec.media}s of {shown(self.spec.uri)} are gone")
         if not self._chosen.any():
             by = selection_words(self.spec) or "the label table"
-            raise BadInput(f"task {task.name!r}: {by} selects none of {len(self)} videos")
+            raise BadInput(f"task {task.name!r}: {by} selects none of {len(self)} {self.spec.media}s")
         return self.items.ids[self._of_items.selected(task, self._chosen)]
-
-    @property
-    def selects(self) -> int:
-        """How many items the predicate and the split select, good and bad."""
-        return int(self._chosen.sum())
 
     def weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """(n,) how often some items come in an epoch of all of them, on average; None where each comes once."""
@@ -349,8 +345,8 @@ class Dataset:
             address = substitute_place(position, item_id, by_video=by_video)
             replacement = self.stand_in(task, seed, epoch, address, may, (missing,))
         if replacement is None or refused:
-            key = "on_missing_video" if gone else "on_bad_video"
-            cure = f"set {key}: replace" if refused else "add a video that can stand in"
+            key = "on_missing_video" if gone else f"on_bad_{self.spec.media}"
+            cure = f"set {key}: replace" if refused else f"add another {self.spec.media} that can stand in"
             back = "put its row of the label table back as it was" if self._is_left(missing) else "restore the file"
             raise BadVideo(f"{why}; task {task.name!r} has drawn it: {back}; or, to go on without it, {cure}")
         return SubstitutionRow(0, epoch, position, -1, item_id, "replace", why, replacement)
@@ -400,7 +396,7 @@ class Dataset:
         row = self.files.row_of_name.get(name)
         if row is None:
             first = ", ".join(map(repr, self.files.names[:3]))
-            raise ViewNotFound(f"no video {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
+            raise ViewNotFound(f"no {self.spec.media} {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
         self.files.headers.look([row])
         return self._file(row)
 

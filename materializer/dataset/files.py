@@ -5,7 +5,6 @@ Several tasks draw from them. Packet indexes stay where they lie until a video i
 
 import threading
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -24,6 +23,7 @@ from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
 from viewcache.materializer.dataset.scan import Keep
 from viewcache.materializer.dataset.texts import IdPlaces, Keys, Places, RepeatedTexts, Texts, places_of_names
+from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
@@ -32,36 +32,11 @@ from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.randomness import Words, address_word
 
-__all__ = ["Files", "VideoFile"]
+__all__ = ["Files"]
 
 UNCHANGED = FileChanges()
 INDEXES = 256
 """Packet indexes that are remembered parsed."""
-
-
-@dataclass(frozen=True, slots=True)
-class VideoFile:
-    """One file, as a record to look at."""
-
-    video_id: int
-    name: str
-    """In paths; see `names`."""
-    uri: str
-    """Absolute path or URL."""
-    path: str
-    """Under the dataset."""
-    key: str
-    """32 hex digits: this version of this file."""
-    stamp: Stamp
-    status: VideoStatus
-    error: str
-    """Why it is bad, with the file's name; empty if it is not."""
-    frames: int
-    size: tuple[int, int]
-    """(height, width) as shown; zeros if unknown."""
-    fps: float | None
-    duration_s: float | None
-    codec: str | None
 
 
 class Files:
@@ -103,6 +78,8 @@ class Files:
         """
         self.uri = uri
         self.dataset_id = dataset_id
+        self.as_stored = listed.as_stored
+        """Whether they are images that are taken as they are stored, whatever orientation they tell."""
         self.gone = gone
         self.changed = tuple(changed)
         self.missing = missing
@@ -201,7 +178,7 @@ class Files:
 
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
-        return Found(self.uris[row], self.paths[row], self.stamp(row))
+        return Found(self.uris[row], self.paths[row], self.stamp(row), as_stored=self.as_stored)
 
     def stamp(self, row: int) -> Stamp:
         """The version of a file that was listed."""
@@ -270,6 +247,7 @@ class Files:
             max_pixels=max_pixels,
             error=self.error(row),
             times=self._even_times(row),
+            as_stored=self.as_stored,
         )
 
     def exact_index(self, row: int) -> VideoIndex | None:

@@ -126,7 +126,7 @@ class ItemFit:
             rows = np.flatnonzero(chosen & good) if (chosen & good).any() else np.flatnonzero(chosen)
             longest, needed = map(task.sampling.in_words, (int(self.lengths(rows).max()), span))
             raise BadInput(
-                f"task {task.name!r}: no video is left of {int(chosen.sum())}: {len(bad)} are bad, and the longest "
-                f"has {longest} where a clip spans {needed}"
+                f"task {task.name!r}: no {spec.media} is left of {int(chosen.sum())}: {len(bad)} are bad, and the "
+                f"longest has {longest} where a clip spans {needed}"
             )
         return mine

@@ -36,6 +36,8 @@ class Found(NamedTuple):
     """In short, which of the dataset's places it is of; empty if there is one."""
     absent: bool = False
     """Whether a list file names it and it is not there."""
+    as_stored: bool = False
+    """Whether it is an image that is taken as it is stored, whatever orientation it tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class Listed(Sequence[Found]):
     """Row of a file that must not be opened → why."""
     absent: NDArray[np.int64]
     """Rows of the files that a list file names and that are not there."""
+    as_stored: bool = False
+    """Whether all of them are images that are taken as they are stored."""
 
     @classmethod
     def of(cls, found: Iterable[Found]) -> "Listed":
@@ -67,7 +71,8 @@ class Listed(Sequence[Found]):
 
     @classmethod
     def _part(cls, some: Sequence[Found]) -> "Listed":
-        uris, paths, stamps, problems, roots, absent = zip(*some, strict=True) if some else [()] * len(Found._fields)
+        columns = zip(*some, strict=True) if some else [()] * len(Found._fields)
+        uris, paths, stamps, problems, roots, absent, as_stored = columns
         sizes, mtimes_ns, etags = zip(*stamps, strict=True) if some else [()] * 3
         return cls(
             Texts(pa.array(uris, pa.large_string())),
@@ -78,6 +83,7 @@ class Listed(Sequence[Found]):
             RepeatedTexts(pa.array(roots, pa.string())),
             {row: problem for row, problem in enumerate(problems) if problem},
             np.flatnonzero(np.array(absent, bool)),
+            any(as_stored),
         )
 
     @classmethod
@@ -92,6 +98,7 @@ class Listed(Sequence[Found]):
             RepeatedTexts(pa.chunked_array([part.roots.array for part in parts])),
             {at + row: why for at, part in zip(first, parts, strict=True) for row, why in part.problems.items()},
             np.concatenate([at + part.absent for at, part in zip(first, parts, strict=True)]),
+            any(part.as_stored for part in parts),
         )
 
     def __len__(self) -> int:
@@ -114,6 +121,7 @@ class Listed(Sequence[Found]):
             self.problems.get(at, ""),
             self.roots[at] or "",
             bool(len(self.absent)) and at in self.absent,
+            self.as_stored,
         )
 
     def __iter__(self) -> Iterator[Found]:
@@ -125,7 +133,7 @@ class Listed(Sequence[Found]):
             stamps = (Stamp(size, mtime_ns, etag or "") for size, mtime_ns, etag in zip(*columns, strict=True))
             found = zip(self.uris[part], self.paths[part], stamps, self.roots[part], strict=True)
             for row, (uri, path, stamp, root) in enumerate(found, first):
-                yield Found(uri, path, stamp, self.problems.get(row, ""), root or "", row in absent)
+                yield Found(uri, path, stamp, self.problems.get(row, ""), root or "", row in absent, self.as_stored)
 
     def some(self, rows: NDArray[np.int64]) -> list[Found]:
         """Some files, one by one."""

@@ -85,6 +85,7 @@ def files_of(task: TaskSpec, probe: ProbeMode | None = None) -> DatasetSpec:
         follow_links=dataset.follow_links,
         link_roots=dataset.link_roots,
         media=dataset.media,
+        exif=dataset.exif,
     )
     return replace(listed, input_source=dataset.input_source, settle=dataset.settle) if dataset.grows else listed
 
@@ -136,7 +137,7 @@ def list_files(
     dataset_id = catalog.register_dataset(spec.known_as)
     with _uncollected():
         known = Known(catalog.load_videos(dataset_id))
-        found = _there(spec, known, discover(spec.uri, links_of(spec), spec.media))
+        found = _there(spec, known, _discovered(spec))
         if spec.grows:
             found = _complete(spec, known, found, workers)
         replaced = ReplacedFiles(catalog, dataset_id, policies or {})
@@ -149,6 +150,11 @@ def list_files(
     del known, found, replaced, listing  # what they hold is given back, too
     give_back_memory()
     return files
+
+
+def _discovered(spec: DatasetSpec) -> Listed:
+    """The files, as they are to be looked into."""
+    return replace(discover(spec.uri, links_of(spec), spec.media), as_stored=spec.as_stored)
 
 
 def _there(spec: DatasetSpec, known: Known, found: Listed) -> Listed:
@@ -201,7 +207,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         Full: no disk space, or too many open files.
     """
     with _uncollected():
-        found = [each for each in discover(spec.uri, links_of(spec), spec.media) if not each.absent]
+        found = [each for each in _discovered(spec) if not each.absent]
         here = {each.uri: each for each in found}
         joined = {uri: row for row, uri in enumerate(files.uris)}
         missing = {uri for uri, row in joined.items() if uri not in here or _is_replaced(files, row, here[uri])}
@@ -425,5 +431,6 @@ class _Listing:
         for uri in uris:
             name, size, mtime_ns, etag = (few.of(uri, each) for each in ("name", *STAMP))
             if few.of(uri, "frames"):
-                found[uri] = Found(uri, path_of(name, uri), Stamp(size or 0, mtime_ns or 0, etag or ""))
+                stamp = Stamp(size or 0, mtime_ns or 0, etag or "")
+                found[uri] = Found(uri, path_of(name, uri), stamp, as_stored=self.spec.as_stored)
         return found

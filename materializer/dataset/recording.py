@@ -42,16 +42,21 @@ _TIMES = {
 """Column → field of `FrameTimes`."""
 
 
-def video_key(uri: str, stamp: Stamp) -> str:
-    """The content key of one version of a file: 32 hex digits of BLAKE2b over its URI and etag, or size and time."""
+def video_key(uri: str, stamp: Stamp, *, as_stored: bool = False) -> str:
+    """The content key of one version of a file: 32 hex digits of BLAKE2b over its URI and etag, or size and time.
+
+    An image that is taken as it is stored has another key than one that is turned: nothing that is made of one is made
+    of the other.
+    """
     version = f"etag:{stamp.etag}" if stamp.etag else f"size:{stamp.size} mtime:{stamp.mtime_ns}"
-    text = f"video\0{uri}\0{version}".encode("utf-8", "surrogateescape")
+    text = f"{'image as stored' if as_stored else 'video'}\0{uri}\0{version}".encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def key_found(file: Found, found: Scanned) -> str:
     """The content key of what was found: a file may be replaced between the listing and the look into it."""
-    return video_key(file.uri, file.stamp if found.facts is None else found.facts.stamp)
+    stamp = file.stamp if found.facts is None else found.facts.stamp
+    return video_key(file.uri, stamp, as_stored=file.as_stored)
 
 
 Item = TypeVar("Item")
@@ -144,7 +149,7 @@ def listed_rows(names: Texts, files: Listed) -> pa.Table:
         {
             "uri": files.uris.array,
             "name": names.array,
-            "key": [video_key(file.uri, file.stamp) for file in files],
+            "key": [video_key(file.uri, file.stamp, as_stored=file.as_stored) for file in files],
             "size_bytes": files.sizes,
             "mtime_ns": files.mtimes_ns,
             "etag": files.etags.array,

@@ -49,6 +49,8 @@ class Request:
     """How thoroughly."""
     brings: bool = False
     """Whether files that lie far away and are read whole are handed over with what is found of them."""
+    as_stored: bool = False
+    """Whether they are images that are taken as they are stored."""
 
 
 Keep = Callable[[Found, Scanned], None]
@@ -157,7 +159,8 @@ class ScanProcess:
         self.files = files
         self.until = time.monotonic() + limit_s + sum(file.stamp.size for file in files) / BYTES_PER_S
         with contextlib.suppress(OSError):
-            self.connection.send(Request(tuple(file.uri for file in files), max_pixels, probe, brings))
+            uris, as_stored = tuple(file.uri for file in files), any(file.as_stored for file in files)
+            self.connection.send(Request(uris, max_pixels, probe, brings, as_stored))
 
     def kill(self) -> str:
         """End the process for certain and say how it ended."""

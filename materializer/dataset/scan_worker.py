@@ -6,6 +6,7 @@ of FD closes.
 
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -15,8 +16,9 @@ from viewcache.errors import Full, ViewcacheError
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.scan import Request
 from viewcache.materializer.limits import limit_worker
-from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.header import read_header
+from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, picture_index, read_picture
 from viewcache.materializer.media.probe import probe_source
 from viewcache.materializer.media.source import (
@@ -47,7 +49,9 @@ def serve(connection: Connection) -> None:
             except (EOFError, OSError):
                 return
             baggage = _Baggage(MOST_CONTENT if request.brings else 0)
-            look_into = partial(look, max_pixels=request.max_pixels, how=request.probe, baggage=baggage)
+            look_into = partial(
+                look, max_pixels=request.max_pixels, how=request.probe, baggage=baggage, as_stored=request.as_stored
+            )
             several = len(request.uris) > 1 and not is_local(request.uris[0])
             connection.send(list((threads.map if several else map)(look_into, request.uris)))
 
@@ -70,17 +74,21 @@ class _Baggage:
         return source.held() if now is not None and now.same(source.stamp) else b""
 
 
-def look(uri: str, max_pixels: int, how: ProbeMode, baggage: _Baggage | None = None) -> Scanned:
-    """What is found of one file."""
+def look(
+    uri: str, max_pixels: int, how: ProbeMode, baggage: _Baggage | None = None, *, as_stored: bool = False
+) -> Scanned:
+    """What is found of one file; ``as_stored`` is for images, see `read_picture`."""
+    reading: Callable[[Source, int], VideoFacts | None] = read_header
+    indexing: Callable[[Source, int], VideoIndex] = probe_source
+    if is_picture(uri):
+        reading, indexing = partial(read_picture, as_stored=as_stored), partial(picture_index, as_stored=as_stored)
     try:
         if how != ProbeMode.FULL:
             with open_source(uri, SMALL_BLOCK) as source:
-                reading = read_picture if is_picture(uri) else read_header
                 facts = reading(source, max_pixels)
             if facts is not None and (facts.times is not None or how == ProbeMode.LAZY):
                 return Scanned(facts)
         with open_source(uri) as source:
-            indexing = picture_index if is_picture(uri) else probe_source
             found = Scanned.of(uri, indexing(source, max_pixels))
             return found if baggage is None else replace(found, content=baggage.content(source))
     except ViewcacheError as bad:

@@ -4,6 +4,7 @@ In the order of work:
 
 - ``source``: reach a video's bytes, local or remote
 - ``kept``: the file of a video that lies far away, out of its copy in the store
+- ``whole``: a file that is read whole, once for all that is made of its bytes
 - ``bitstream``: what a packet tells without being decoded
 - ``media_index``: what planning knows of a source of any kind
 - ``planes``: how large the planes of a decoded frame are

@@ -5,7 +5,10 @@ FFmpeg's decoders tell the rotation of a picture and lose that it is mirrored, s
 
 from typing import Literal
 
-__all__ = ["TURNS", "orientation"]
+__all__ = ["TURNS", "UPRIGHT", "orientation"]
+
+UPRIGHT = 1
+"""The orientation of a picture that is shown as it is stored."""
 
 TURNS = {
     1: (0, False),

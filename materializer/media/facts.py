@@ -1,6 +1,6 @@
 """What listing and planning need to know of a video, small enough to be a row: from its header, or from its index."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -124,12 +124,15 @@ class Claims:
     """Why it is bad, if it was looked at and is."""
     times: FrameTimes | None = None
     """None: nothing is claimed of them."""
+    as_stored: bool = False
+    """Whether an image is taken as it is stored, whatever orientation it tells."""
 
     def contradicted(self, found: VideoFacts) -> str:
         """What is there instead of what was claimed; empty if it is the same."""
         height, width = found.shown_size
         times = None if self.times is None else found.times
-        there = Claims(self.stamp, found.frames, height, width, found.pix_fmt, self.max_pixels, times=times)
+        pictures = replace(self, height=height, width=width, pix_fmt=found.pix_fmt)
+        there = replace(pictures, frames=found.frames, error="", times=times)
         return "" if there == self else f"its header says {self}; its packets give {there}"
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from viewcache.errors import BadVideo
-from viewcache.materializer.media.exif import TURNS, orientation
+from viewcache.materializer.media.exif import TURNS, UPRIGHT, orientation
 from viewcache.materializer.media.facts import FrameTimes, VideoFacts
 from viewcache.materializer.media.head import Head, Seen
 from viewcache.materializer.media.index import (
@@ -80,7 +80,7 @@ def is_picture(uri: str) -> bool:
     return uri.lower().endswith(PICTURE_SUFFIXES)
 
 
-def read_picture(source: Source, max_pixels: int) -> VideoFacts:
+def read_picture(source: Source, max_pixels: int, *, as_stored: bool = False) -> VideoFacts:
     """What the header of a picture file says: of a video of one frame, without a rate, at time 0.
 
     An orientation behind the pixels of a PNG file is not seen here; `picture_index` has it.
@@ -88,12 +88,13 @@ def read_picture(source: Source, max_pixels: int) -> VideoFacts:
     Args:
         source: the opened file; some kilobytes of its beginning are read.
         max_pixels: a picture with more is refused.
+        as_stored: whether it is taken as it is stored, whatever orientation it tells.
 
     Raises:
         BadVideo: not a picture, damaged before its pixels, of a kind that is not decoded, or too large.
     """
     head = Head(shown(source.uri), source.stamp.size, source.read_near)
-    seen = _seen(head, max_pixels, is_whole=False)
+    seen = _seen(head, max_pixels, is_whole=False, as_stored=as_stored)
     return VideoFacts(
         stamp=source.stamp,
         frames=1,
@@ -112,12 +113,13 @@ def read_picture(source: Source, max_pixels: int) -> VideoFacts:
     )
 
 
-def picture_index(source: Source, max_pixels: int) -> VideoIndex:
+def picture_index(source: Source, max_pixels: int, *, as_stored: bool = False) -> VideoIndex:
     """The index of a picture file, which is read once, whole: it is one packet.
 
     Args:
         source: the opened file.
         max_pixels: a picture with more is refused.
+        as_stored: as of `read_picture`.
 
     Raises:
         BadVideo: as `read_picture`; or a file of more than `MOST_BYTES`, or one that is shorter than it was.
@@ -128,7 +130,8 @@ def picture_index(source: Source, max_pixels: int) -> VideoIndex:
     data = source.read(0, size)
     if len(data) != size:
         raise BadVideo(f"{name}: has {len(data)} bytes where it had {size}; scan the dataset again")
-    seen = _seen(Head(name, size, lambda start, count: data[start : start + count]), max_pixels, is_whole=True)
+    head = Head(name, size, lambda start, count: data[start : start + count])
+    seen = _seen(head, max_pixels, is_whole=True, as_stored=as_stored)
     return packet_index(seen, source.stamp, crc32c(data))
 
 
@@ -171,7 +174,7 @@ def packet_index(seen: Seen, stamp: Stamp, crc: int) -> VideoIndex:
     )
 
 
-def _seen(head: Head, max_pixels: int, *, is_whole: bool) -> Seen:
+def _seen(head: Head, max_pixels: int, *, is_whole: bool, as_stored: bool) -> Seen:
     reader = _reader(head.data[:SNIFFED])
     if reader is None:
         raise head.bad(f"not a picture: it begins with {head.data[:8]!r}; JPEG, PNG, WebP and BMP files are read")
@@ -180,7 +183,7 @@ def _seen(head: Head, max_pixels: int, *, is_whole: bool) -> Seen:
         raise head.bad(f"a picture of {seen.width}x{seen.height} pixels; save the picture again")
     if seen.width * seen.height > max_pixels:
         raise head.bad(too_large(seen.width, seen.height, max_pixels))
-    return seen
+    return seen._replace(orientation=UPRIGHT) if as_stored else seen
 
 
 def _reader(start: bytes) -> "Callable[[Head, bool], Seen] | None":

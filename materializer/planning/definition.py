@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from math import lcm
 
 from viewcache.materializer import ops
-from viewcache.materializer.choices import Join, Media, OnLowFps
+from viewcache.materializer.choices import Exif, Join, Media, OnLowFps
 from viewcache.materializer.planning.graph import AbstractGraph, check_graph
 from viewcache.materializer.sampling import ClipSelection, SamplingSpec
 from viewcache.materializer.spec import ROOT, CacheSpec, DatasetSpec, OpCall, StepSpec, TaskSpec
@@ -31,6 +31,7 @@ _NOT_DEFINING = {
 _LEFT_OUT: dict[type, dict[str, object]] = {
     DatasetSpec: {
         "media": Media.VIDEO,
+        "exif": Exif.APPLY,
         "join": Join.GENERATION,
         "on_low_fps": OnLowFps.REPEAT,
         "label_start_column": "start_s",

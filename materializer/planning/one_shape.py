@@ -20,9 +20,10 @@ def one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np
     """
     height, width = resolved.shape
     if not len(height):
+        media = task.dataset.media
         raise BadInput(
-            f"task {task.name!r}: no clips to make: there are {len(items)} videos to draw, and drop_last leaves out a "
-            f"batch of fewer than videos_per_batch, {task.sampling.videos_per_batch}"
+            f"task {task.name!r}: no clips to make: there are {len(items)} {media}s to draw, and drop_last leaves out "
+            f"a batch of fewer than {media.batch_key}, {task.sampling.videos_per_batch}"
         )
     odd = np.flatnonzero((height != height[0]) | (width != width[0]))
     if len(odd):

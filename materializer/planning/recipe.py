@@ -12,7 +12,7 @@ from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.media.kept import CHUNK_BYTES
 from viewcache.materializer.media.loss import GROUP as LOSSY_GROUP
 from viewcache.materializer.media.loss import LOSSY
-from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.planning.packs import PackLayout, pack_key, pack_layout
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.size import clip_bound
@@ -118,6 +118,11 @@ class VideoSource:
     frames: int
     claims: Claims | None = None
     """What is taken for granted where there is no index."""
+
+    @property
+    def file(self) -> str:
+        """Its URI as messages may show it."""
+        return shown(self.uri)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,12 @@ def check_size(task: TaskSpec, epochs_per_generation: int, videos: int) -> None:
     epochs, samples = min(epochs_per_generation, task.epochs), task.sampling.samples_per_video
     clips = epochs * videos * samples
     if clips > MOST_CLIPS:
+        media = task.dataset.media
         raise ConfigError(
             ConfigCode.PLAN_TOO_LARGE,
-            f"task {task.name!r}: a generation of {epochs} epochs, {videos} videos and {samples} samples of each has "
+            f"task {task.name!r}: a generation of {epochs} epochs, {videos} {media}s and {samples} samples of each has "
             f"{clips} clips; a plan holds at most {MOST_CLIPS}: lower cache.epochs_per_generation to at most "
-            f"{max(1, MOST_CLIPS // (videos * samples))}, or samples_per_video",
+            f"{max(1, MOST_CLIPS // (videos * samples))}, or {media.samples_key}",
             task.place.file,
             task.place.line,
             task.place.column,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import Media
 from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.shown import html_table
 
@@ -108,15 +109,15 @@ def check_rank(rank: int, world: int) -> None:
         raise BadInput(f"rank {rank} of {world}: a rank is at least 0 and below the world's size")
 
 
-def check_shares(videos: int, world: int) -> None:
-    """Refuse batches of which a rank would have nothing.
+def check_shares(videos: int, world: int, media: Media) -> None:
+    """Refuse batches of which a rank would have nothing; ``media`` is what they are of.
 
     Raises:
         BadInput: a batch has fewer videos than there are ranks.
     """
     if videos < world:
         raise BadInput(
-            f"a batch of {videos} videos cannot be shared by {world} ranks; use videos_per_batch >= {world}, and "
+            f"a batch of {videos} {media}s cannot be shared by {world} ranks; use {media.batch_key} >= {world}, and "
             "drop_last: true, or the loader's even=True, if only the last batch is too short"
         )
 

@@ -20,7 +20,7 @@ from viewcache.catalog.rows import object_table
 from viewcache.errors import Broken, ViewNotFound
 from viewcache.materializer.choices import BranchType
 from viewcache.materializer.dataset.clock import nearest, ticks_of
-from viewcache.materializer.dataset.files import VideoFile
+from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.pixels import frame_from_planes, to_rgb

@@ -16,8 +16,8 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import ViewNotFound
 from viewcache.materializer.dataset.changes import DatasetChange
-from viewcache.materializer.dataset.files import VideoFile
 from viewcache.materializer.dataset.names import stem
+from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.gate import Cancelled, Gate, gated
 from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers

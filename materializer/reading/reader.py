@@ -369,7 +369,7 @@ class Reader:
             BadInput: batches are too small for so many ranks, or these would have different orders.
         """
         self.check_world(world)
-        check_shares(self.spec.sampling.videos_per_batch, world)
+        check_shares(self.spec.sampling.videos_per_batch, world, self.spec.dataset.media)
         active = self.task.batch(epoch, iteration)
         samples = self.spec.sampling.samples_per_video
         rows = active.rows(epoch, iteration)

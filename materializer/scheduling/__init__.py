@@ -12,6 +12,7 @@ In the order of work:
 - ``driver``: the loop that gives jobs to workers by the rules, for the dispatcher and the simulation
 - ``demand``: who waits for what: demands and look-ahead
 - ``running``: jobs that workers have, and what a job makes for whom
+- ``deaths``: on which job workers die, and which image of a block is to blame
 - ``bad_rows``: rows whose video cannot give them, until their task has decided
 - ``pressure``: what workers hold in memory, and when that is too much
 - ``chooser``: the rules with the memory and the patience of one dispatcher

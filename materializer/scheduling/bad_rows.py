@@ -4,7 +4,7 @@ A task decides at once, unless one of its generations is being planned: the plan
 decision waits for it. The dispatcher does not, and serves everybody else meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 
 from viewcache.errors import ViewcacheError
@@ -63,13 +63,13 @@ class BadRows:
             why: it could not.
             failure: None = what the task says.
             parts: of a block, the places of the pictures that could not be made, and why each could not; the others
-                could. It is decided of the first of them, and of the next ones when the block is made again: each may
-                be another policy's case.
+                could. It is decided of all pictures of the image that the first of them is of, and of the next ones
+                when the block is made again: each may be another policy's case.
         """
         if parts is not None:
             for key, same in wanted.items():
                 for work, _ in by_work(same):
-                    self._add_part(work, key, min(parts), why, failure)
+                    self._add_parts(work, key, parts, why, failure)
             return
         # A reader may wait for some pictures of a block, and others of it are to blame.
         whole = {key: [(work, each) for work, row in same for each in work.beside(row)] for key, same in wanted.items()}
@@ -77,9 +77,13 @@ class BadRows:
         for work, rows in by_work(each for same in whole.values() for each in same):
             self._decide(_Case(work, {row: key_of[id(work), row] for row in rows}, why, failure))
 
-    def _add_part(self, work: Work[str], key: str, place: int, why: str, failure: ViewcacheError | None) -> None:
+    def _add_parts(
+        self, work: Work[str], key: str, parts: Container[int], why: str, failure: ViewcacheError | None
+    ) -> None:
         rows = work.rows_of(key)
-        bad = {row: key for row in rows if work.part_of(row) == place}
+        among = [row for row in rows if work.part_of(row) in parts]
+        first = min(among, key=work.part_of, default=-1)
+        bad = {row: key for row in among if work.file_key(row) == work.file_key(first)}
         self._decide(_Case(work, bad, why, failure, tuple(row for row in rows if row not in bad)))
 
     def ask_again(self) -> None:

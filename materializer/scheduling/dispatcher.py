@@ -7,7 +7,6 @@ waits for other videos, jobs that nobody waits for are paused; what cannot be pa
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from viewcache.errors import BadVideo, Closed, Full, WorkerDied
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.scheduling.bad_rows import UNDECIDED_S, BadClip, BadRows, Undecided
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
+from viewcache.materializer.scheduling.deaths import Deaths
 from viewcache.materializer.scheduling.demand import Board, Fetched
 from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.evictor import Evictor
@@ -39,8 +39,6 @@ __all__ = ["Dispatcher", "DispatcherSettings"]
 
 _log = logging.getLogger("viewcache.dispatcher")
 
-TRIES = 3
-"""How often a video is given to a worker when workers die on it."""
 IDLE_S = 0.5
 """How long the dispatcher sleeps when nothing happens; everything that matters wakes it."""
 
@@ -90,7 +88,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         self._closing = False
         self._running: dict[int, Running] = {}
         self._jobs = 0
-        self._tries: Counter[str] = Counter()
+        self._deaths = Deaths()
         self._preemptible = frozenset[int]()
         """Numbers of the jobs that may be paused for the one that is being chosen."""
         self._held_before = True, 0
@@ -290,7 +288,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
 
     def _has_worker(self, choice: NextJob[str]) -> bool:
         # After a death jobs run alone until it is clear on whose video workers die. Paused jobs hold memory.
-        interrupts = choice.demanded and not self._tries and not self.chooser.pressure.on
+        interrupts = choice.demanded and not self._deaths and not self.chooser.pressure.on
         self._preemptible = self.chooser.preemptible() if interrupts else frozenset[int]()
         return self.pool.has_room(self._preemptible)
 
@@ -329,6 +327,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         target_of, codec_of = partial(self.passing.target, self._settings.target), codecs.for_recipe
         rooms = wanted, promises, self._ledger
         running = begin(self._jobs, *rooms, target_of, codec_of, urgent, self._settings.near_of, trial=trial)
+        running.job = self._deaths.watched(running.job)
         self._running[self._jobs] = running
         return self._jobs
 
@@ -367,7 +366,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             except Undecided:
                 self._unlearned.append(event)
         else:
-            self._died(running, event.reason)
+            self._died(running, event)
 
     def _made(self, running: Running, made: Made) -> None:
         passage = running.passages.pop(made.key, None)
@@ -392,7 +391,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         running.release(self._ledger)
         self.tally.ended(running, report, self._ledger)
         if not report.error:
-            self._tries.pop(running.job.video_key, None)
+            self._deaths.over(running.job)
         self.chooser.learn(running)
         for copy in running.damaged(report):
             _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
@@ -422,16 +421,18 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         """The same of all that is still to be made."""
         return {key: self._take(running, key) for key in list(running.wanted)}
 
-    def _died(self, running: Running, reason: str) -> None:
+    def _died(self, running: Running, event: Event) -> None:
         self._salvage(running)
         running.release(self._ledger, certain=False)
         sweep(self._tier)
-        job = running.job
-        self._tries[job.video_key] += 1
-        if running.wanted and self._tries[job.video_key] >= TRIES:
-            del self._tries[job.video_key]
-            why = f"{job.file}: {TRIES} workers died on it, the last was {reason}"
-            self._bad.add(self._take_left(running), why, WorkerDied(why))
+        blame = self._deaths.add(event)
+        if not running.wanted:
+            self._deaths.over(running.job)
+        elif blame is not None:
+            failed, failure = [key for key in blame.whole if key in running.wanted], WorkerDied(blame.why)
+            self._bad.add({key: self._take(running, key) for key in failed}, blame.why, failure)
+            for key, parts in blame.parts.items():
+                self._bad.add({key: self._take(running, key)}, blame.why, failure, parts)
         self._end(running, full=False)
 
     def _salvage(self, running: Running) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.order import Order
+from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.scheduling.work import Key, Position, RowState, Work
 
-__all__ = ["SCAN", "Keeping", "Schedule"]
+__all__ = ["SCAN", "Schedule"]
 
 _NONE = np.zeros(0, np.int64)
 

@@ -104,6 +104,10 @@ class Work(ABC, Generic[Key]):
     def video(self, row: int) -> Hashable:
         """What names the video that a row is made of."""
 
+    def file_key(self, row: int) -> Hashable:
+        """What names the file that a row is made of: of a part of an object of several files, its own."""
+        return self.video(row)
+
     def part_of(self, row: int) -> int:
         """The place of a row in its object, of which several rows are parts."""
         return 0

@@ -118,9 +118,11 @@ class Joining:
             among = among if len(among) else candidates
             size = task.spec.sampling.videos_per_batch
             if task.spec.drop_last and len(among) < size:
+                media = task.spec.dataset.media
+                there = f"{len(among)} {media}s are there for epoch {task.epochs_of(number).start}"
                 raise BadInput(
-                    f"task {task.spec.name!r}: {len(among)} videos are there for epoch {task.epochs_of(number).start}, "
-                    f"and drop_last leaves out a batch of fewer than videos_per_batch, {size}; nothing is drawn until "
+                    f"task {task.spec.name!r}: {there}, "
+                    f"and drop_last leaves out a batch of fewer than {media.batch_key}, {size}; nothing is drawn until "
                     "more are"
                 )
             task.draw(number, among)

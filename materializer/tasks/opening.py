@@ -156,9 +156,10 @@ def _refuse_empty(spec: TaskSpec, dataset: Dataset, catalog: Catalog, known: int
         return
     videos, batch = len(dataset.epoch_like(dataset.candidates(spec))), spec.sampling.videos_per_batch
     if videos < batch:
+        media = spec.dataset.media
         raise BadInput(
-            f"task {spec.name!r}: no clips to make: there are {videos} videos to draw, and drop_last leaves out a "
-            f"batch of fewer than videos_per_batch, {batch}; add videos, or set drop_last: false or a smaller batch"
+            f"task {spec.name!r}: no clips to make: there are {videos} {media}s to draw, and drop_last leaves out a "
+            f"batch of fewer than {media.batch_key}, {batch}; add {media}s, or set drop_last: false or a smaller batch"
         )
 
 

@@ -109,7 +109,7 @@ class Replacing:
             tried |= {failed, clips.drawn_id(row)}
             found = dataset.stand_in(self._spec, self._seed, epoch, place, may, tried)
             if found is None:
-                raise BadVideo(f"{why}; no other video could stand in for it")
+                raise BadVideo(f"{why}; no other {dataset.spec.media} could stand in for it")
             chosen.append(found)
             records.append(SubstitutionRow(self._task_id, epoch, position, sample, failed, "replace", why, found))
         self._put(clips, rows, chosen, guard, records)

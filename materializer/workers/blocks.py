@@ -7,7 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -18,15 +18,16 @@ from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.head import Seen
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, packet_index, picture_index
-from viewcache.materializer.media.source import Stamp, is_local, local_path, open_source
-from viewcache.materializer.planning.program import finish, grow
+from viewcache.materializer.media.source import Stamp, is_local, local_path
+from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
 from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
-from viewcache.materializer.workers.job import Job, Made, Report, Target
+from viewcache.materializer.workers.job import Begun, Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.memory import OwnersMemory
+from viewcache.materializer.workers.near import JobSource
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
 from viewcache.store.codec_trial import Trial
 from viewcache.store.tier import MEMORY
@@ -34,21 +35,21 @@ from viewcache.store.tier import MEMORY
 __all__ = ["make_job"]
 
 
-def make_job(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
-    """Make a job's objects, whether they are of a video or of several images; see `make`."""
+def make_job(job: Job, pause: Callable[[], bool]) -> Iterator[Begun | Made | Report]:
+    """Make a job's objects, whether they are of a video or of several images; see `make`.
+
+    One of several images says which one it begins, if that is asked of it.
+    """
     return _of_images(job, pause) if job.is_of_images else make(job, pause)
 
 
-def _of_images(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+def _of_images(job: Job, pause: Callable[[], bool]) -> Iterator[Begun | Made | Report]:
     try:
         images = _Images(job)
     except MemoryError as full:
         yield Report(error=f"{job.name}: no memory for a block ({full})", error_kind=Broken.kind)
         return
     yield from images.run(pause)
-
-
-_NOTHING = np.empty(0, np.uint8)
 
 
 class _Filling:
@@ -85,24 +86,23 @@ _Kept = Mapping[str, Sequence[tuple[_Filling, int]]]
 class _PartTarget:
     """Takes the pictures that are made of an image into the block, and into packs."""
 
-    def __init__(self, target: Target, key: str, out: np.ndarray, kept: _Kept) -> None:
+    def __init__(self, target: Target, places: Mapping[str, Sequence[np.ndarray]], kept: _Kept) -> None:
         """Take where pictures go.
 
         Args:
             target: where intermediates are read.
-            key: of the picture of the block.
-            out: that picture's place there.
+            places: content key of a picture of the block → its places there.
             kept: where pictures to be kept belong.
         """
-        self._target, self._key, self._out, self._kept = target, key, out, kept
+        self._target, self._places, self._kept = target, places, kept
         self.memory = target.memory
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Take a picture."""
         assert isinstance(array, np.ndarray)  # a picture is no stream of chunks
-        if key == self._key:
-            self._out[...] = array
-        else:
+        for out in self._places.get(key, ()):
+            out[...] = array
+        if key not in self._places:
             for pack, place in self._kept[key]:
                 pack.put(place, array, meta.attributes)
         return Written(key, physical_of(key), 0, array.nbytes, "raw", array.shape, array.shape[0], b"", 0, 0.0, False)
@@ -158,15 +158,13 @@ class _Image:
     source: VideoSource
     beside: list[Recipe] = field(default_factory=list)
     """What is to be kept of it."""
-    place: int = 0
-    """In the block, of the picture that is made of it."""
-    part: Recipe | None = None
-    """That picture; None if it is not in the block."""
+    parts: dict[int, Recipe] = field(default_factory=dict)
+    """Place in the block → the picture that is made of it there; several of an image that comes several times."""
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
-        """All that is made of it."""
-        return (*(() if self.part is None else (self.part,)), *self.beside)
+        """All that is made of it: where nothing is drawn, pictures of several places are one."""
+        return (*{part.key: part for part in self.parts.values()}.values(), *self.beside)
 
 
 class _Images:
@@ -189,24 +187,22 @@ class _Images:
         """By the content key of the image."""
         for each in job.intermediates:
             self._intermediates.setdefault(each.video, []).append(each)
-        self._images: list[_Image] = []
-        of_key: dict[str, _Image] = {}
+        images: dict[str, _Image] = {}
+        """By content key: each is decoded once, however often it comes."""
         if self._block is not None:
             self._out = np.empty(self._block.shape, np.uint8)
             self._pictures = self._out.reshape(len(self._block.parts), *self._block.chunk_shape)
             for place, part in enumerate(self._block.parts):
-                self._images.append(_Image(part.source, place=place, part=part.recipe))
-                of_key.setdefault(part.source.key, self._images[-1])  # one may come twice
+                images.setdefault(part.source.key, _Image(part.source)).parts[place] = part.recipe
         for pack in self._packs:
             for place, part in enumerate(pack.recipe.parts):
-                if part.source.key not in of_key:
-                    self._images.append(_Image(part.source))
-                    of_key[part.source.key] = self._images[-1]
+                image = images.setdefault(part.source.key, _Image(part.source))
                 if part.recipe.key not in self._kept:
-                    of_key[part.source.key].beside.append(part.recipe)
+                    image.beside.append(part.recipe)
                 self._kept.setdefault(part.recipe.key, []).append((pack, place))
+        self._images = list(images.values())
 
-    def run(self, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+    def run(self, pause: Callable[[], bool]) -> Iterator[Begun | Made | Report]:
         """Make what is wanted of one image after the other, then the objects; the last value is the report."""
         try:
             yield from self._run(pause)
@@ -227,17 +223,20 @@ class _Images:
         announce([target.extent_of(each.stored) for each in kept if each.key not in in_memory])
         self._clock.lap("load" if kept else "decode")
 
-    def _run(self, pause: Callable[[], bool]) -> Iterator[Made]:
+    def _run(self, pause: Callable[[], bool]) -> Iterator[Begun | Made]:
         span = UNKNOWN
         self._announce()
         for image in self._images:
-            if self._is_cropped(image):
+            if self._job.names_images:
+                yield Begun(image.source.key)
+            if cropped := self._cropped(image):
                 if pause():
                     return
                 self._clock.skip()
-                if not image.beside:
+                # What is left has a job of its own, which may fail alone.
+                image.parts = {place: part for place, part in image.parts.items() if place not in cropped}
+                if not image.recipes:
                     continue
-                image.part = None  # what is still to be kept of it has a job of its own, which may fail alone
             report: Report | None = None
             for said in self._make(image, pause):
                 if isinstance(said, Report):
@@ -259,6 +258,8 @@ class _Images:
                 return
             else:
                 self._lose_failed(image)
+        if self._job.names_images:
+            yield Begun("")  # whatever happens now is no image's fault
         if self._block is not None:
             yield from self._finished(self._block, span)
         for pack in self._packs:
@@ -268,38 +269,47 @@ class _Images:
                     return
                 self._clock.skip()
 
-    def _is_cropped(self, image: _Image) -> bool:
-        """Whether the picture of the block was made of what is kept of its image, without a job of its own."""
-        part, claims = image.part, image.source.claims
-        kept = self._intermediates.get(image.source.key, ())
+    def _cropped(self, image: _Image) -> set[int]:
+        """The places of those pictures of the block that were made of what is kept of an image, without its job."""
+        claims, kept = image.source.claims, self._intermediates.get(image.source.key, ())
         # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
-        if part is None or not kept or not all(each.program.instructions for each in kept):
-            return False
-        if claims is None or claims.error or part.program.is_remote:
-            return False
-        try:
-            index = _claimed(claims.width, claims.height, claims.pix_fmt)
-            return self._crop(part, kept, self._pictures[image.place], index)
-        except Exception:  # its own job fails alike, and says what it was
-            return False
-
-    def _crop(self, part: Recipe, kept: Sequence[Intermediate], out: np.ndarray, index: VideoIndex) -> bool:
+        if not image.parts or not kept or not all(each.program.instructions for each in kept):
+            return set()
+        if claims is None or claims.error or any(part.program.is_remote for part in image.parts.values()):
+            return set()
+        index = _claimed(claims.width, claims.height, claims.pix_fmt)
         reader = IntermediateReader(self._job.target, self._memory, kept, index)
-        tree = grow(part.program, part.frames, part.row)
-        leaves = tree.leaves()
-        made = reader.read(0, {root_of(node) for leaf in leaves for node in leaf.nodes})
+        frame, cropped = Frame(None, index, self._clock), set[int]()
+        read: set[FrameStep | None] = set()
+        try:
+            for place, part in image.parts.items():
+                tree = grow(part.program, part.frames, part.row)
+                roots = {root_of(node) for leaf in tree.leaves() for node in leaf.nodes}
+                if not roots <= read:
+                    made = reader.read(0, roots)
+                    self._clock.lap("load")
+                    if not made:
+                        break
+                    frame, read = Frame(None, index, self._clock, made), roots
+                if not self._crop(tree, frame, self._pictures[place]):
+                    break
+                cropped.add(place)
+        except Exception:  # its own job fails alike, and says what it was
+            self._clock.lap("load")
         self._said.damaged += reader.damaged
         self._said.damaged_in_memory += reader.damaged_in_memory
-        self._clock.lap("load")
-        if not made:
-            return False
-        frame = Frame(None, index, self._clock, made)
-        (node,) = leaves[0].nodes if len(leaves) == 1 else (None,)
-        if node is not None:
-            arrays = {id(leaves[0]): np.ascontiguousarray(frame.at(node))[None]}
+        if cropped:
+            self._said.frames.update(reader.counts())
+        return cropped
+
+    def _crop(self, tree: FrameTree, frame: Frame, out: np.ndarray) -> bool:
+        leaves = tree.leaves()
+        nodes = leaves[0].nodes if len(leaves) == 1 else ()
+        if is_one := len(nodes) == 1:  # most often: what the operations gave need not be copied
+            arrays = {id(leaves[0]): np.ascontiguousarray(frame.at(nodes[0]))[None]}
         else:
             arrays = {id(leaf): np.stack([frame.at(node) for node in leaf.nodes]) for leaf in leaves}
-        if len(arrays) < len(leaves):  # two ways begin with one: neither may write to it
+        if is_one or len(arrays) < len(leaves):  # others may begin with the same: nobody may write to it
             for array in arrays.values():
                 array.flags.writeable = False
         picture = finish(tree, arrays)
@@ -307,21 +317,20 @@ class _Images:
             return False
         out[...] = picture
         self._clock.lap("augment")
-        self._said.frames.update(reader.counts())
         return True
 
     def _lose(self, image: _Image, why: str) -> None:
         """An image can give nothing."""
-        if image.part is not None:
-            self._bad[image.place] = why
+        self._bad |= dict.fromkeys(image.parts, why)
         for picture in image.beside:
             self._lose_packs(picture, why)
 
     def _lose_failed(self, image: _Image) -> None:
         """An image may have failed to give some of what was wanted of it."""
         failed = self._said.failed
-        if image.part is not None and (why := failed.pop(image.part.key, "")):
-            self._bad[image.place] = why
+        self._bad |= {place: failed[part.key] for place, part in image.parts.items() if part.key in failed}
+        for part in image.parts.values():
+            failed.pop(part.key, None)
         for picture in image.beside:
             if why := failed.pop(picture.key, ""):
                 self._lose_packs(picture, why)
@@ -332,9 +341,11 @@ class _Images:
 
     def _finished(self, block: Recipe, span: Span) -> Iterator[Made]:
         """The block, if all of its pictures could be made."""
-        for place, part in enumerate(block.parts):
-            if why := self._said.failed_by_ops.pop(part.recipe.key, ""):
-                self._bad[place] = self._said.failed_by_ops[block.key] = why
+        failed = self._said.failed_by_ops
+        bad = {place: failed[part.recipe.key] for place, part in enumerate(block.parts) if part.recipe.key in failed}
+        for place, why in bad.items():
+            failed.pop(block.parts[place].recipe.key, None)
+            self._bad[place] = failed[block.key] = why
         if not self._contradicted and not self._bad:
             attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
             meta = ArrayMeta(block.shape, block.chunk_shape, block.codec, attributes)
@@ -342,8 +353,10 @@ class _Images:
 
     def _make(self, image: _Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         """What the job of one image says."""
-        job, source, part = self._job, image.source, image.part
-        key, out = ("", _NOTHING) if part is None else (part.key, self._pictures[image.place])
+        job, source = self._job, image.source
+        places: dict[str, list[np.ndarray]] = {}
+        for place, part in image.parts.items():
+            places.setdefault(part.key, []).append(self._pictures[place])
         own = Job(
             number=job.number,
             uri=source.uri,
@@ -351,14 +364,14 @@ class _Images:
             video_key=source.key,
             index=source.index,
             clips=image.recipes,
-            target=_PartTarget(job.target, key, out, self._kept),
+            target=_PartTarget(job.target, places, self._kept),
             estimate_s=job.estimate_s,
             intermediates=tuple(self._intermediates.get(source.key, ())),
             laps=job.laps,
             trial=job.trial and image is self._images[0],
             claims=source.claims,
         )
-        yield from make(own, pause, None if own.index else _looked_at(source))
+        yield from make(own, pause, partial(_looked_at, source))
 
     def _made_of(self, recipe: Recipe, written: Written, before: Span = UNKNOWN) -> Made:
         """An object is in its place; what was made until now has gone into it, the first part of it ``before``."""
@@ -397,15 +410,14 @@ class _Images:
         )
 
 
-def _looked_at(source: VideoSource) -> VideoIndex | None:
+def _looked_at(source: VideoSource, file: JobSource) -> VideoIndex | None:
     """The index of an image that is as its header said; None: its job says what is wrong."""
     claims = source.claims
     # One that lies far away is fetched by its own job alone, which says how long that took.
     if claims is None or claims.error or not is_picture(source.uri) or not is_local(source.uri):
         return None
     try:
-        with open_source(source.uri) as file:
-            index = picture_index(file, claims.max_pixels)
+        index = picture_index(file.opened(), claims.max_pixels, as_stored=claims.as_stored)
     except ViewcacheError:
         return None
     is_same = (*index.shown_size, index.pix_fmt) == (claims.height, claims.width, claims.pix_fmt)

@@ -23,7 +23,7 @@ from viewcache.store.format import ChunkTable, shard_name
 from viewcache.store.passing import Place
 from viewcache.store.tier import LOCAL
 
-__all__ = ["FolderTarget", "Job", "Made", "Near", "OnScanned", "PassingTarget", "Report", "Target"]
+__all__ = ["Begun", "FolderTarget", "Job", "Made", "Near", "OnScanned", "PassingTarget", "Report", "Target"]
 
 OnScanned = Callable[[str, Scanned], None]
 """Told the content key of a video, and what a worker found of it."""
@@ -143,6 +143,8 @@ class Job:
     """What its clips were planned from, where there is no index."""
     near: Near | None = None
     """Where the file need not be fetched."""
+    names_images: bool = False
+    """Whether it says of each of several images when it begins with it: a worker has died on it before."""
 
     @property
     def file(self) -> str:
@@ -183,6 +185,14 @@ class Job:
     def keys(self) -> tuple[str, ...]:
         """Content keys of all it makes."""
         return tuple(clip.key for clip in self.clips)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job of several images goes on to another one of them."""
+
+    image: str
+    """Content key of its file; "" = it has made all that it can of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from viewcache.materializer.workers.frame import Frame, PhaseClock, copy_picture
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.lossy import LossyEncoding, LossySteps, lossy_step
-from viewcache.materializer.workers.near import JobSource
+from viewcache.materializer.workers.near import JobSource, Look
 from viewcache.materializer.workers.remote_steps import RemoteSteps
 from viewcache.store import ENCODED, ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
@@ -342,16 +342,17 @@ class _Maker:
         return Made(recipe.key, written, *self.clock.take())
 
 
-def make(job: Job, pause: Callable[[], bool], known: VideoIndex | None = None) -> Iterator[Made | Report]:
+def make(job: Job, pause: Callable[[], bool], look: Look | None = None) -> Iterator[Made | Report]:
     """Make a job's objects, in the order in which they are due; the last value is the report.
 
     Args:
         job: what to make.
         pause: called between groups of pictures and after each object; it may do other work meanwhile. True ends the
             job early, with the rest in ``Report.returned``.
-        known: the index of the video, of a job that has neither that nor claims.
+        look: gives the index of a video that comes without it, in the place of what this does by its claims.
     """
     with JobSource(job) as source:
+        known = None if job.index or look is None else look(source)
         yield from _make(job, source, pause, known)
 
 
@@ -430,8 +431,10 @@ def _look(job: Job, source: JobSource) -> Scanned:
     if claims.error:
         raise BadVideo(claims.error)
     try:
-        indexing = picture_index if is_picture(job.uri) else probe_source
-        index = indexing(source.opened(), claims.max_pixels)
+        if is_picture(job.uri):
+            index = picture_index(source.opened(), claims.max_pixels, as_stored=claims.as_stored)
+        else:
+            index = probe_source(source.opened(), claims.max_pixels)
     except OutOfReach:
         raise
     except BadVideo as bad:

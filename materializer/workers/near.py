@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.media.decode import CHANGED
+from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.kept import CHUNK_BYTES, KeptSource, about, kept_key
+from viewcache.materializer.media.picture_head import is_picture
 from viewcache.materializer.media.source import Source, open_source, shown, stamp_now
+from viewcache.materializer.media.whole import WholeSource
 from viewcache.materializer.workers.frame import PhaseClock
 from viewcache.materializer.workers.job import Job, Made, Near
 from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.store import ArrayMeta
 
-__all__ = ["PIECE_BYTES", "JobSource"]
+__all__ = ["PIECE_BYTES", "JobSource", "Look"]
 
 PIECE_BYTES = 8 << 20
 """Of a file that is fetched with one request while it is kept: a worker holds so many."""
@@ -40,6 +43,8 @@ class JobSource:
         self._job = job
         self._near = job.near
         self._opened: Source | None = None
+        self._whole: WholeSource | None = None
+        """The same of a picture, whose index and pixels are made of bytes that are read once."""
         self._fetched: list[Source] = []
         """What was read while the file was kept, and is closed by now."""
         self._charged_s = self._keeping_s = 0.0
@@ -59,7 +64,7 @@ class JobSource:
         """Close the file."""
         self.memory.close()
         if self._opened is not None:
-            self._opened.close()
+            (self._whole or self._opened).close()
 
     def opened(self) -> Source:
         """The file, open.
@@ -69,7 +74,9 @@ class JobSource:
         """
         if self._opened is None:
             self._opened = open_source(self._job.uri) if self._near is None else self._kept(self._near)
-        return self._opened
+            if is_picture(self._job.uri):
+                self._whole = WholeSource(self._opened)
+        return self._whole or self._opened
 
     def _kept(self, near: Near) -> KeptSource:
         def instead() -> Source:
@@ -148,3 +155,7 @@ class JobSource:
         """The key of the copy of the file, if it was not as it was written."""
         opened, near = self._opened, self._near
         return (near.key,) if near is not None and isinstance(opened, KeptSource) and opened.is_damaged else ()
+
+
+Look = Callable[[JobSource], VideoIndex | None]
+"""Gives the index of a job's video that comes without it, if it is as was claimed."""

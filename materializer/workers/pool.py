@@ -19,13 +19,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Protocol
 
 from viewcache.errors import Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.limits import private_bytes
 from viewcache.materializer.op_workers.sources import OpSources
-from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.job import Begun, Job, Made, Report
 from viewcache.materializer.workers.post import Post
 
 __all__ = ["GRACE_S", "Event", "Held", "JobObserver", "Message", "Pool", "Worker", "WorkerPool", "job_bytes"]
@@ -43,7 +44,7 @@ GRACE_S = 30.0
 
 _NO_OPS = OpSources()
 
-Message = tuple[int, Made | Report]
+Message = tuple[int, Begun | Made | Report]
 """What a worker says: the number of a job, and what became of it."""
 
 
@@ -72,6 +73,8 @@ class Event:
     """For ``died``: signal or exit status, in words."""
     worker: int = 0
     """Its id (`Worker.id`)."""
+    begun: str = ""
+    """For ``died``: content key of the image that the job had begun; "" of one that names none."""
     fresh: bool = False
     """Whether this is the worker's first job, so that it had to start for it."""
 
@@ -98,6 +101,8 @@ class Worker(ABC):
         self.silent_since = 0.0
         self.asked: set[int] = set()
         """Numbers of the jobs that it was asked to give up."""
+        self.begun: dict[int, str] = {}
+        """Number of a job that names its images → content key of the one that it has begun."""
         self.first = 0
         """Number of its first job."""
 
@@ -125,15 +130,18 @@ class Worker(ABC):
             with contextlib.suppress(OSError):
                 self.send(number)
 
-    def on_message(self, number: int, message: Made | Report) -> Iterator[Event]:
+    def on_message(self, number: int, message: Begun | Made | Report) -> Iterator[Event]:
         """Take what it said of a job; a report ends the job."""
         self.silent_since = time.monotonic()
         job = next((job for job in self.jobs if job.number == number), None)
-        if job is not None and isinstance(message, Made):
+        if job is not None and isinstance(message, Begun):
+            self.begun[number] = message.image
+        elif job is not None and isinstance(message, Made):
             yield Event(EventKind.MADE, job, made=message, worker=self.id, fresh=number == self.first)
         elif job is not None and isinstance(message, Report):
             self.jobs.remove(job)
             self.asked.discard(number)
+            self.begun.pop(number, None)
             yield Event(EventKind.REPORT, job, report=message, worker=self.id, fresh=number == self.first)
 
     @abstractmethod
@@ -324,7 +332,8 @@ class Pool(ABC):
             self._waiting.unregister(worker.post)
         reason = before + worker.end()
         _log.warning("a worker ended: %s", reason, extra={"action": "worker_died"})
-        return [Event(EventKind.DIED, job, reason=reason, worker=worker.id) for job in worker.jobs]
+        died = partial(Event, EventKind.DIED, reason=reason, worker=worker.id)
+        return [died(job, begun=worker.begun.get(job.number, "")) for job in worker.jobs]
 
     def close(self) -> bool:
         """End all workers; running jobs leave only temporary files, which are swept. True if all have ended."""

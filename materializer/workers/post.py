@@ -19,7 +19,7 @@ from viewcache.materializer.clock import Span
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.planning.recipe import Intermediate, Part, Recipe, VideoSource
-from viewcache.materializer.workers.job import FolderTarget, Job, Made, Near, PassingTarget, Report
+from viewcache.materializer.workers.job import Begun, FolderTarget, Job, Made, Near, PassingTarget, Report
 from viewcache.store import MemoryHandle, Stored, Written
 from viewcache.store.format import ChunkTable
 from viewcache.store.passing import Place
@@ -31,6 +31,7 @@ _AT_ONCE = 1 << 18
 """Bytes that are read with one call: a few hundred messages."""
 
 VALUES = (
+    Begun,
     ChunkTable,
     Claims,
     FolderTarget,

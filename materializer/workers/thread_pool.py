@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
-from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.job import Job
 from viewcache.materializer.workers.pool import GRACE_S, Event, JobObserver, Message, Pool, Worker
 from viewcache.materializer.workers.worker import serve
 
@@ -42,7 +42,7 @@ class _Channel:
             raise EOFError
         return message
 
-    def send(self, obj: tuple[int, Made | Report]) -> None:
+    def send(self, obj: Message) -> None:
         if self.closed:
             raise BrokenPipeError
         self.messages.append(obj)

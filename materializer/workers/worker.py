@@ -18,7 +18,7 @@ from viewcache.materializer.clock import OTHER
 from viewcache.materializer.limits import limit_worker, private_bytes
 from viewcache.materializer.op_workers.sources import OpSources
 from viewcache.materializer.workers.blocks import make_job
-from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.job import Begun, Job, Made, Report
 from viewcache.materializer.workers.post import Post
 
 __all__ = ["Channel", "OtherWork", "main", "serve"]
@@ -37,7 +37,7 @@ class Channel(Protocol):
             EOFError: there will be nothing more.
         """
 
-    def send(self, obj: tuple[int, Made | Report]) -> None:
+    def send(self, obj: tuple[int, Begun | Made | Report]) -> None:
         """Say what became of a job.
 
         Raises:
@@ -95,7 +95,7 @@ def _run(channel: Channel, job: Job, cancelled: set[int], other: OtherWork) -> N
 
     other.jobs += 1
     for message in make_job(job, pause):
-        _send(channel, (job.number, other.added(message)))
+        _send(channel, (job.number, message if isinstance(message, Begun) else other.added(message)))
     other.jobs -= 1
 
 
@@ -107,7 +107,7 @@ def _receive(channel: Channel) -> Job | int:
     return message
 
 
-def _send(channel: Channel, what: tuple[int, Made | Report]) -> None:
+def _send(channel: Channel, what: tuple[int, Begun | Made | Report]) -> None:
     try:
         channel.send(what)
     except OSError:

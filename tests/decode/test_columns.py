@@ -93,12 +93,14 @@ def test_names_are_found(names: set[str], other: str) -> None:
     assert (other in found) == (other in names)
 
 
-FILES = st.builds(
-    Found, TEXT, TEXT, STAMPS, st.sampled_from(["", "is bad"]), st.sampled_from(["", "one", "two"]), st.booleans()
+PROBLEMS, ROOTS = st.sampled_from(["", "is bad"]), st.sampled_from(["", "one", "two"])
+FILES = st.booleans().flatmap(
+    lambda as_stored: st.lists(st.builds(Found, TEXT, TEXT, STAMPS, PROBLEMS, ROOTS, st.booleans(), st.just(as_stored)))
 )
+"""Files of one listing, all of which are taken as they are stored, or none."""
 
 
-@given(st.lists(FILES), st.data())
+@given(FILES, st.data())
 def test_listed_files_are_those_that_were_found(files: list[Found], data: st.DataObject) -> None:
     """With all that is known of each, in their order or by path."""
     listed = Listed.of(files)

@@ -7,7 +7,7 @@ import pytest
 
 import viewcache
 from tests.faults.caches import config, encode_videos
-from viewcache.materializer.scheduling import dispatcher
+from viewcache.materializer.scheduling import deaths
 
 __all__ = ["empty_store", "no_suspects", "store", "videos"]
 
@@ -35,4 +35,4 @@ def store(tmp_path: Path, empty_store: Path) -> Path:
 @pytest.fixture
 def no_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many workers die on a video, it is not the video's fault."""
-    monkeypatch.setattr(dispatcher, "TRIES", 1 << 30)
+    monkeypatch.setattr(deaths, "TRIES", 1 << 30)

@@ -31,8 +31,8 @@ from viewcache.api.queries.ask import ask
 from viewcache.api.session import owner as session
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo, Full, WorkerDied
+from viewcache.materializer.scheduling.deaths import TRIES
 from viewcache.materializer.scheduling.demand import Fetched
-from viewcache.materializer.scheduling.dispatcher import TRIES
 from viewcache.materializer.workers import start
 from viewcache.store.tier import PASSING
 

@@ -16,7 +16,7 @@ from tests.images.small import config, picture, save, save_folder
 from tests.images.test_images import read, same
 from tests.tiny import config as of_videos
 from tests.tiny import single, sql
-from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, Full, ViewcacheError
+from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, Full, ViewcacheError, ViewNotFound
 from viewcache.materializer.workers.job import FolderTarget
 
 
@@ -39,6 +39,7 @@ def changed(store: Path, images: Path, **changes: Any) -> dict[str, Any]:
         ({"on_bad_video": "skip"}, "on_bad_video: this task is of images: give on_bad_image in its place"),
         ({"audio": {"rate": 16000}}, "audio: this task is of images: leave it out"),
         ({"on_short_video": "loop"}, "on_short_video: this task is of images: leave it out"),
+        ({"exif": "turn"}, "dataset.exif must be one of apply, ignore, got 'turn'"),
         ({"layout": "TCHW"}, "TCHW is of videos and this task of images; use one of CHW, HWC"),
         ({"augmentation": [single({"subsample": {"frames": 2}})]}, "subsample: it chooses among the frames of a clip"),
         (
@@ -66,6 +67,9 @@ def test_keys_of_images_are_not_for_videos(tmp_path: Path) -> None:
     written = of_videos(tmp_path / "store", tmp_path)
     with pytest.raises(ConfigError, match="images_per_batch: this task is of videos: give videos_per_batch"):
         viewcache.open(written | {"dataset": written["dataset"] | {"sampling": sampling}})  # type: ignore[operator]
+    for value in ("apply", "ignore"):
+        with pytest.raises(ConfigError, match=r"exif: this task is of videos: .* container says: leave it out"):
+            viewcache.open(of_videos(tmp_path / "store", tmp_path, exif=value))
     with pytest.raises(ConfigError, match="CHW is of images and this task of videos"):
         viewcache.open(of_videos(tmp_path / "store", tmp_path, layout="CHW"))
 
@@ -119,6 +123,25 @@ def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
         viewcache.open(config(tmp_path / "b", folder, augmentation=crop)) as two,
     ):
         read(two)
+
+
+def test_messages_say_what_was_written(tmp_path: Path) -> None:
+    """A task of images is told of images and of its own keys: at opening, for ranks, names and bad files."""
+    folder = save_folder(tmp_path / "in")
+    with pytest.raises(BadInput, match=r"there are 4 images to draw, .* images_per_batch, 5; add images"):
+        viewcache.open(config(tmp_path / "a", folder, sampling={"images_per_batch": 5}, drop_last=True))
+    with pytest.raises(BadInput, match=r"'frames > 9' selects none of 4 images"):
+        viewcache.open(config(tmp_path / "b", folder, where="frames > 9"))
+    with viewcache.open(config(tmp_path / "c", folder)) as cache:
+        assert "3 epochs of batches of 2 images, 1 pictures of each" in repr(cache)
+        with pytest.raises(BadInput, match=r"2 images cannot be shared by 3 ranks; use images_per_batch >= 3"):
+            cache.loader("train", framework="numpy", rank=0, world=3)
+        with pytest.raises(ViewNotFound, match="no image 'z'"):
+            cache.task("train").video("z")
+    (folder / "cats/a.png").write_bytes(b"no picture")
+    with pytest.raises(BadVideo, match="on_bad_image: ") as told:
+        viewcache.open(config(tmp_path / "c", folder))
+    assert "on_bad_video" not in str(told.value)
 
 
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:

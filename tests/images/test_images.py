@@ -8,10 +8,10 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
+from PIL import Image
 
 import viewcache
-from tests.images.small import config, picture, save, save_folder
+from tests.images.small import config, save_folder
 from tests.tiny import AUGMENTATION, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.materializer.dataset import listing
@@ -242,19 +242,6 @@ def test_a_folder_of_both(tmp_path: Path, images: Path) -> None:
         assert cache.read("train", 0, 0).video.shape == (2, 1, 3, 32, 32)
         assert sql(cache, "select count(*) from images") == [(4,)]
         assert sql(cache, "select count(*) from videos") == [(6,)]
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_orientation_is_applied(tmp_path: Path, orientation: int) -> None:
-    """Turned and mirrored as viewers show it, also where its pictures are kept before conversion."""
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    for k in range(2):
-        save(tmp_path / "in" / f"{k}.png", picture(51, 38, k), exif=exif)
-    with viewcache.open(config(tmp_path / "store", tmp_path / "in", augmentation=CROP)):
-        found = np.load(fsspec.filesystem("view", cache=str(tmp_path / "store")).open("view://train/0/frame0"))
-    wanted = np.asarray(ImageOps.exif_transpose(Image.open(tmp_path / "in" / "0.png")))
-    np.testing.assert_array_equal(found, wanted.transpose(2, 0, 1))
 
 
 def test_damage_behind_the_header_is_replaced_for_ever(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_recipe
-from viewcache.materializer.retention import keeper
+from viewcache.materializer.retention.chosen import choose
 from viewcache.materializer.retention.intermediates import intermediate_recipe
 from viewcache.materializer.retention.packs import TRIES, Packs, Picture
 from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
@@ -115,13 +115,13 @@ def test_what_is_settled_is_not_decided_again(
     """Once all that is kept for the epochs to come lies there, each epoch that is read changes nothing; if some of it
     has gone, it is chosen and made again.
     """
-    choose, decided = keeper.choose, list[object]()
+    decided = list[object]()
 
     def counting(plans: Any, *given: Any) -> Any:
         decided.append(plans)
         return choose(plans, *given)
 
-    monkeypatch.setattr(keeper, "choose", counting)
+    monkeypatch.setattr("viewcache.materializer.retention.keeper.choose", counting)
     with viewcache.open(config(tmp_path, images, cache={"epochs_per_generation": 8}, **LONG)) as cache:
         got = []
         for epoch in range(8):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.plan.plans import plan_of, task_of, videos_of
 from tests.tiny import open_cache, pixels, places, sql
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import Media
 from viewcache.materializer.reading.batch import Batch, check_shares, rank_share
 
 
@@ -42,9 +43,9 @@ def test_ranks_share_a_batch_without_gap_or_overlap(videos: int, samples: int, w
     """
     if videos < world:
         with pytest.raises(BadInput, match=f"{videos} videos cannot be shared by {world} ranks"):
-            check_shares(videos, world)
+            check_shares(videos, world, Media.VIDEO)
     else:
-        check_shares(videos, world)
+        check_shares(videos, world, Media.VIDEO)
     clips = range(videos * samples)
     shares = [clips[rank_share(videos, samples, rank, world)] for rank in range(world)]
     assert [clip for share in shares for clip in share] == list(clips)

@@ -2,7 +2,7 @@
 --   video_id: number of the video; kept when its content changes
 --   video: its name in paths
 --   dataset_id: number of its dataset
---   dataset: folder, glob or URL of its dataset; of images with `images:` before it
+--   dataset: folder, glob or URL of its dataset; of images with `images:` before it, or `images:exif=ignore:`
 --   uri: absolute path or URL
 --   status: ok, bad (cannot be decoded), listed (nobody has looked into it yet) or gone (no longer there)
 --   label: from the labels table or the folder's name; several as a JSON list; of a row that has left what it said last
