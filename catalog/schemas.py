@@ -103,9 +103,7 @@ FOUND = _schema(
 DRAW = _schema(task_id="bigint", epoch="integer", position="integer", video_id="bigint")
 """The item at ``position`` of the order of ``epoch``: ``video_id`` is that of a whole video, or of a segment."""
 
-ORDER = _schema(
-    task_id="bigint", epoch="integer", items="bigint", version="text", word="bigint null", digest="text"
-)
+ORDER = _schema(task_id="bigint", epoch="integer", items="bigint", version="text", word="bigint null", digest="text")
 """The order of an epoch as what it is computed from: the ``items`` of a ``version``, sorted by their keyed words, of
 which ``word`` is the part that they have in common, as a signed number; null = they stand in the version's order.
 ``digest`` is of the ids in the order of the epoch, ``version`` of those in its own: 32 hex characters."""

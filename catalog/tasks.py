@@ -175,7 +175,8 @@ def record_orders(session: Session, orders: pa.Table, runs: pa.Table) -> None:
     against = session.run("contradicted_orders", given=table).to_pylist()
     if against:
         raise errors.Misuse(
-            f"task {against[0]['task_id']} epoch {against[0]['epoch']} has another order on record; an order never changes"
+            f"task {against[0]['task_id']} epoch {against[0]['epoch']} has another order on record; an order never "
+            "changes"
         )
     session.run("insert_runs", given=schemas.conform(runs, schemas.RUN, "items of versions"))
     session.run("upsert_orders", given=table)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.errors import CatalogDamaged
+from viewcache.materializer.choices import Media
 from viewcache.materializer.planning.order import order_state
 from viewcache.materializer.randomness import permuted
-from viewcache.materializer.spec import Media, TaskSpec
+from viewcache.materializer.spec import TaskSpec
 
 __all__ = ["computed_order", "computed_orders", "digest_of", "draws_by_digest", "record_orders"]
 
@@ -105,10 +106,11 @@ def _check(task: str, row: dict[str, object], what: str, recorded: str, ids: NDA
     if found != recorded or len(ids) != row["items"]:
         raise CatalogDamaged(
             f"epoch {row['epoch']} of task {task!r}: {what} recorded with the digest {recorded} of {row['items']}, and "
-            f"what the catalog gives now has {found} of {len(ids)}. Rows of the catalog were changed or lost, or another "
-            "release of viewcache draws in another way. An order never changes, so nothing is read: bring the catalog "
-            "and its journal back from a copy, or open the cache with the release that wrote it; or draw anew, which "
-            f"gives paths other contents, after `viewcache forget {task}`"
+            f"what is computed now has {found} of {len(ids)}. Rows of the catalog were changed or lost, or another "
+            "release of viewcache draws in another way. An order never changes, so nothing is read. Move the database "
+            "of the catalog aside, and the next opening makes it again from its journal; or bring both back from a "
+            "copy; or open the cache with the release that wrote it. To draw anew, which gives paths other contents: "
+            f"`viewcache forget … {task}`"
         )
 
 

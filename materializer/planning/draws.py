@@ -77,9 +77,7 @@ def recorded_order(
         fresh = []
         if epochs[done:]:
             named = dataset.by_name(known[0]) if done else candidates()
-            fresh = record_orders(
-                catalog, spec.name, task_id, seed if spec.shuffle else None, epochs[done:], named
-            )
+            fresh = record_orders(catalog, spec.name, task_id, seed if spec.shuffle else None, epochs[done:], named)
     else:
         named = dataset.by_name(known[0]) if done else candidates()
         fresh = [

@@ -46,7 +46,10 @@ def test_sql_gives_the_order_that_is_drawn(catalog: Catalog, count: int) -> None
         assert rows["position"].to_pylist() == [*range(count)] * 2
         assert rows["video_id"].to_pylist() == [*made[1].tolist(), *made[2].tolist()]
         computed = computed_orders(catalog, "train", row.task_id, range(3))
-        assert {epoch: order.tolist() for epoch, order in computed.items()} == {1: made[0].tolist(), 2: made[1].tolist()}
+        assert {epoch: order.tolist() for epoch, order in computed.items()} == {
+            1: made[0].tolist(),
+            2: made[1].tolist(),
+        }
 
 
 def test_what_is_not_shuffled_stands_by_name(catalog: Catalog) -> None:
@@ -149,9 +152,9 @@ def test_a_changed_row_is_noticed(folder: Path, change: str) -> None:
         record_orders(catalog, "train", row.task_id, 7, range(2), np.array(ids))
     with duckdb.connect(str(CatalogFiles(folder).database)) as connection:
         connection.execute(change)
-    with Catalog.open(folder) as catalog:
-        with pytest.raises(CatalogDamaged, match=r"epoch 0 of task 'train'.*viewcache forget train"):
-            computed_orders(catalog, "train", row.task_id, range(2))
+    refused = pytest.raises(CatalogDamaged, match=r"epoch 0 of task 'train'.*viewcache forget … train")
+    with Catalog.open(folder) as catalog, refused:
+        computed_orders(catalog, "train", row.task_id, range(2))
 
 
 def test_a_rebuilt_catalog_has_the_orders(folder: Path) -> None:

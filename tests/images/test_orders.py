@@ -43,7 +43,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_folder(tmp_path_factory.mktemp("images"), {f"{k}.jpg": (60 + k, 48) for k in range(12)})
 
 
-def _given(store: Path, images: Path, **dataset: object) -> dict[str, Any]:
+def _given(store: Path, images: Path, **dataset: Any) -> dict[str, Any]:
     return config(store, images, sampling={"images_per_batch": 4}, **dataset)
 
 
@@ -61,10 +61,10 @@ def _rows(cache: Cache) -> tuple[int, int]:
 def test_the_order_is_what_it_was(tmp_path: Path, images: Path) -> None:
     """For a given seed; what is read is in that order, and an epoch is one row."""
     with viewcache.open(_given(tmp_path / "store", images), service="off") as cache:
-        names = dict(sql(cache, "select image_id, image from images"))
+        names = {number: int(str(name)) for number, name in sql(cache, "select image_id, image from images")}
         found: list[list[int]] = [[], [], []]
         for (epoch, _), batch in read(cache).items():
-            found[epoch] += [int(str(names[number])) for number in batch["index"].tolist()]
+            found[epoch] += [names[number] for number in batch["index"].tolist()]
         assert found == ORDERS
         assert _shown(cache) == ORDERS
         assert _rows(cache) == (3, 0)
@@ -84,9 +84,7 @@ def test_what_is_not_shuffled_or_weighted(tmp_path: Path, images: Path) -> None:
         assert _rows(cache) == (0, 3 * 18)
 
 
-def test_a_catalog_of_the_release_before_goes_on(
-    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_catalog_of_the_release_before_goes_on(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Epochs that it recorded place by place stay so, those after them are recorded by digest, and all are the same.
 
     Also of one generation: the task had one epoch, and has three now, of which two are a generation.
@@ -121,19 +119,32 @@ def test_an_image_that_joins_or_leaves_changes_no_drawn_epoch(tmp_path: Path, im
         assert sql(cache, "select count(distinct version) from orders") == [(2,)]
 
 
-@pytest.mark.parametrize(
-    "change", ["update epoch_order set word = word + 1", "update version_run set first_id = first_id + 1"]
-)
-def test_another_order_is_never_read_silently(tmp_path: Path, images: Path, change: str) -> None:
-    """A catalog whose rows were changed is refused with a way on; forgetting the task is one."""
+CHANGES = {
+    "forget": "update epoch_order set word = word + 1",
+    "journal": "update version_run set first_id = first_id + 1",
+}
+
+
+@pytest.mark.parametrize("way", CHANGES)
+def test_another_order_is_never_read_silently(
+    tmp_path: Path, images: Path, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A catalog whose rows were changed is refused, by `verify` too, with ways on that lead on."""
     given = _given(tmp_path / "store", images)
     with viewcache.open(given, service="off") as cache:
         read(cache)
+    assert main(["verify", str(tmp_path / "store")]) == 0
     with duckdb.connect(str(CatalogFiles(tmp_path / "store").database)) as connection:
-        connection.execute(change)
-    with pytest.raises(CatalogDamaged, match=r"epoch 0 of task 'train'.*viewcache forget train"):
+        connection.execute(CHANGES[way])
+    with pytest.raises(CatalogDamaged, match=r"epoch 0 of task 'train'.*viewcache forget … train"):
         viewcache.open(given, service="off")
-    assert main(["forget", str(tmp_path / "store"), "train"]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(tmp_path / "store")]) != 0
+    assert "epoch 0 of task 'train' has another order" in "".join(capsys.readouterr())
+    if way == "forget":
+        assert main(["forget", str(tmp_path / "store"), "train"]) == 0
+    else:
+        CatalogFiles(tmp_path / "store").database.unlink()
     with viewcache.open(given, service="off") as cache:
         read(cache)
         assert _shown(cache) == ORDERS
