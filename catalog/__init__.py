@@ -23,6 +23,7 @@ In the order of work:
 - ``door``: the one door to the database, in verbs: record a plan, mark ready, what is due
 - ``tasks``: what registering datasets, videos, tasks and draws means
 - ``plans``: a plan, checked and recorded in bulk
+- ``draws``: the door's verbs about orders, by rows or by digests
 - ``videos``: the door's verbs about datasets and their videos
 - ``leaving``: the door's verbs about what leaves and what may not
 - ``measures``: the door's verbs about what was measured and what happened

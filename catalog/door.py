@@ -17,6 +17,7 @@ import pyarrow as pa
 from viewcache import errors
 from viewcache.catalog import plans, schemas, snapshot, tasks
 from viewcache.catalog.blobs import BlobFile
+from viewcache.catalog.draws import Draws
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.leaving import Leaving
 from viewcache.catalog.measures import Measures
@@ -27,7 +28,6 @@ from viewcache.catalog.records import (
     GenerationRow,
     PlanTables,
     ProgressRow,
-    SubstitutionRow,
     TaskRow,
     TierRow,
 )
@@ -40,7 +40,7 @@ __all__ = ["Catalog"]
 T = TypeVar("T")
 
 
-class Catalog(Leaving, Measures, Videos):
+class Catalog(Draws, Leaving, Measures, Videos):
     """One open catalog.
 
     Use it in the process that opened it; a forked child gets ``WrongProcess``. Any thread may call any method.
@@ -146,7 +146,7 @@ class Catalog(Leaving, Measures, Videos):
         """
         self._own().flush(timeout_s)
 
-    # --- tasks and draws ---
+    # --- tasks ---
 
     def ensure_task(self, task: TaskRow, *, keeps_views: bool = False) -> TaskRow:
         """Register a task, or find it by name; ids of 0 are filled in.
@@ -181,57 +181,10 @@ class Catalog(Leaving, Measures, Videos):
         """Every task by id."""
         return from_table(TaskRow, self._query("read_tasks"))
 
-    def record_draws(self, draws: pa.Table, settled: pa.Table | None = None) -> None:
-        """Record an order, ``schemas.DRAW``; what is recorded already may be given again.
-
-        Args:
-            draws: the order.
-            settled: ``schemas.SETTLED`` of those epochs that are only planned behind a position; None = all is certain.
-
-        Raises:
-            Misuse: a position is settled with another video; nothing of ``draws`` is recorded then.
-        """
-        self._plan(lambda session: tasks.record_draws(session, draws, settled))
-
-    def settle_draws(self, draws: pa.Table, uses: pa.Table, settled: pa.Table) -> None:
-        """Draw planned epochs further, in one transaction: what is settled never changes.
-
-        Args:
-            draws: ``schemas.DRAW`` of all positions whose video changes.
-            uses: ``schemas.MOVE`` of their clips.
-            settled: ``schemas.SETTLED``, how far the epochs are drawn now.
-
-        Raises:
-            Misuse: a position is settled with another video; nothing is recorded then.
-        """
-        self._plan(lambda session: tasks.settle_draws(session, draws, uses, settled))
-
     def move_uses(self, uses: pa.Table) -> None:
         """Give clips other objects, ``schemas.MOVE``, since another video gives them; uses on record only."""
         table = schemas.conform(uses, schemas.MOVE, "moved uses")
         self._plan(lambda session: session.run("move_uses", given=table))
-
-    def load_draws(self, task_id: int, first_epoch: int, last_epoch: int) -> pa.Table:
-        """The order of epochs first…last (inclusive), ``schemas.DRAW`` by (epoch, position), settled or planned."""
-        return self._query("read_draws", task_id=task_id, first_epoch=first_epoch, last_epoch=last_epoch)
-
-    def is_drawn(self, task_id: int, epoch: int) -> bool:
-        """Whether an epoch has an order, settled or planned."""
-        return bool(self._query("is_drawn", task_id=task_id, epoch=epoch)["is_drawn"][0].as_py())
-
-    def first_drawn(self, task_id: int) -> pa.Table:
-        """(video_id, epoch, label) of each item that a task has drawn: when first, and its label on record."""
-        return self._query("first_drawn", task_id=task_id)
-
-    def load_settled(self, task_id: int) -> dict[int, int]:
-        """Epoch → positions that are settled, for the epochs that are planned further than that."""
-        rows = self._query("read_settled", task_id=task_id)
-        return dict(zip(rows["epoch"].to_pylist(), rows["positions"].to_pylist(), strict=True))
-
-    def add_substitutions(self, rows: Sequence[SubstitutionRow]) -> None:
-        """Record uses of policies for bad and short videos, before anybody reads what stands in."""
-        if rows:
-            self._call(lambda session: tasks.add_substitutions(session, rows))
 
     # --- plans ---
 

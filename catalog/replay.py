@@ -227,12 +227,14 @@ def _steps(engine: Engine) -> Iterator[Step]:
         yield Step("insert_group", row)
     tasks = engine.query("read_tasks")
     yield from _parts("upsert_task", tasks)
+    yield from _parts("insert_runs", engine.query("read_all_runs"))
     for task_id in tasks["task_id"].to_pylist():
         whose = {"task_id": task_id}
         epochs = {"first_epoch": 0, "last_epoch": _LAST_EPOCH}
         rows = {
             "insert_generation": engine.query("read_generations", whose),
-            "insert_draws": engine.query("read_draws", whose | epochs),
+            "insert_draws": engine.query("read_draw_rows", whose | epochs),
+            "upsert_orders": engine.query("read_orders", whose | epochs),
             "upsert_settled": engine.query("read_settled", whose),
             "load_substitutions": engine.query("read_substitutions", whose),
         }

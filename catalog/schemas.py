@@ -16,6 +16,8 @@ __all__ = [
     "KEEP",
     "MOVE",
     "OBJECT",
+    "ORDER",
+    "RUN",
     "SETTLED",
     "USE",
     "VIDEO",
@@ -100,6 +102,14 @@ FOUND = _schema(
 
 DRAW = _schema(task_id="bigint", epoch="integer", position="integer", video_id="bigint")
 """The item at ``position`` of the order of ``epoch``: ``video_id`` is that of a whole video, or of a segment."""
+
+ORDER = _schema(task_id="bigint", epoch="integer", items="bigint", version="text", word="bigint null", digest="text")
+"""The order of an epoch as what it is computed from: the ``items`` of a ``version``, sorted by their keyed words, of
+which ``word`` is the part that they have in common, as a signed number; null = they stand in the version's order.
+``digest`` is of the ids in the order of the epoch, ``version`` of those in its own: 32 hex characters."""
+
+RUN = _schema(version="text", first_place="bigint", first_id="bigint", items="bigint")
+"""At ``first_place`` of a version begin ``items`` items whose ids count up from ``first_id``."""
 
 MOVE = _schema(task_id="bigint", epoch="integer", position="integer", sample="integer", object_id="bigint")
 """A use gets another object: its position got another video, or another video stands in for its clip."""

@@ -187,6 +187,25 @@ Table(
 )
 Table("expected_use", metadata, _need("object_id"), _need("refs"), _key("object_id"))
 Table("draw", metadata, _need("task_id"), _need("epoch", Integer), _need("position", Integer), _need("video_id"))
+Table(
+    "epoch_order",
+    metadata,
+    _need("task_id"),
+    _need("epoch", Integer),
+    _need("items"),
+    _need("version", Text),
+    _may("word"),
+    _need("digest", Text),
+    _key("task_id", "epoch"),
+)
+Table(
+    "version_run",
+    metadata,
+    _need("version", Text),
+    _need("first_place"),
+    _need("first_id"),
+    _need("items"),
+)
 Table("settled", metadata, _need("task_id"), _need("epoch", Integer), _need("positions"), _key("task_id", "epoch"))
 Table(
     "substitution",
@@ -323,6 +342,7 @@ POSTGRESQL_INDEXES = tuple(
         _index("use_by_seq", "object_use", "task_id", "seq"),
         _index("use_by_object", "object_use", "object_id"),
         _index("draw_by_position", "draw", "task_id", "epoch", "position", unique=True),
+        _index("version_run_by_place", "version_run", "version", "first_place", unique=True),
         _index("substitution_by_position", "substitution", "task_id", "epoch", "position"),
         _index("eviction_by_object", "eviction", "object_id"),
         _index("event_by_kind", "event", "kind", "at_s"),

@@ -20,6 +20,7 @@ __all__ = [
     "ensure_task",
     "forget_task",
     "record_draws",
+    "record_orders",
     "register_dataset",
     "register_items",
     "replace_videos",
@@ -148,11 +149,13 @@ def forget_task(session: Session, name: str) -> TaskRow:
         "delete_generations",
         "delete_progress",
         "delete_draws",
+        "delete_orders",
         "delete_settled",
         "delete_substitutions",
         "delete_task",
     ):
         session.run(query, {"task_id": known[name].task_id})
+    session.run("delete_unused_runs")
     session.run("delete_expected")  # whoever opens the other tasks says it anew
     return known[name]
 
@@ -164,6 +167,19 @@ def record_draws(session: Session, draws: pa.Table, settled: pa.Table | None = N
     session.run("insert_draws", given=table)
     if settled is not None:
         session.run("upsert_settled", given=schemas.conform(settled, schemas.SETTLED, "settled positions"))
+
+
+def record_orders(session: Session, orders: pa.Table, runs: pa.Table) -> None:
+    """Record orders by what they are computed from; see ``Catalog.record_orders``."""
+    table = schemas.conform(orders, schemas.ORDER, "orders")
+    against = session.run("contradicted_orders", given=table).to_pylist()
+    if against:
+        raise errors.Misuse(
+            f"task {against[0]['task_id']} epoch {against[0]['epoch']} has another order on record; an order never "
+            "changes"
+        )
+    session.run("insert_runs", given=schemas.conform(runs, schemas.RUN, "items of versions"))
+    session.run("upsert_orders", given=table)
 
 
 def settle_draws(session: Session, draws: pa.Table, uses: pa.Table, settled: pa.Table) -> None:
@@ -183,6 +199,12 @@ def add_substitutions(session: Session, rows: Sequence[SubstitutionRow]) -> None
 
 
 def _refuse_contradiction(session: Session, table: pa.Table) -> None:
+    whole = session.run("ordered_among", given=table).to_pylist()
+    if whole:
+        raise errors.Misuse(
+            f"task {whole[0]['task_id']} epoch {whole[0]['epoch']} is recorded as a whole, by the digest of its order; "
+            "no single place of it can be drawn"
+        )
     against = session.run("contradicted_draws", given=table).to_pylist()
     if against:
         raise errors.Misuse(
@@ -208,5 +230,13 @@ def _forget_plans(session: Session, known: TaskRow) -> None:
             "changes its meaning; give the changed task another tag, restore its definition, or forget its draws with "
             "`viewcache forget`"
         )
-    for name in ("delete_uses", "delete_generations", "delete_progress", "delete_draws", "delete_settled"):
+    for name in (
+        "delete_uses",
+        "delete_generations",
+        "delete_progress",
+        "delete_draws",
+        "delete_orders",
+        "delete_settled",
+    ):
         session.run(name, {"task_id": known.task_id})
+    session.run("delete_unused_runs")

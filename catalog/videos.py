@@ -124,7 +124,10 @@ class Videos(ABC):
         return self._reading().query("drawn_among", {}, _ids(video_ids))
 
     def places_of_videos(self, task_id: int, video_ids: Sequence[int]) -> pa.Table:
-        """(epoch, position, videos) where a task has drawn these videos for certain; how many its epoch has."""
+        """(epoch, position, videos) where a task has drawn these videos for certain; how many its epoch has.
+
+        Of orders of which each place is a row; others are not computed here.
+        """
         return self._reading().query("places_of_videos", {"task_id": task_id}, _ids(video_ids))
 
     def load_video_columns(self, dataset_id: int) -> pa.Table:

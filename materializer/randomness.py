@@ -18,9 +18,11 @@ __all__ = [
     "Sequence",
     "Words",
     "address_word",
+    "begin_address",
     "fraction",
     "hash_address",
     "permutation",
+    "permuted",
     "scaled",
     "threshold",
     "uniform",
@@ -58,9 +60,7 @@ def hash_address(seed: int, what: str, *parts: int | np.ndarray) -> Words:
     Raises:
         BadInput: a part is not of an integer type.
     """
-    text = f"{seed}\0{len(parts)}\0{what}".encode()
-    start = hashlib.blake2b(text, digest_size=8, person=b"viewcache-keyed1").digest()
-    scalar = int.from_bytes(start, "little")
+    scalar = _start(seed, what, len(parts))
     state: Words | None = None
     for part in parts:
         if isinstance(part, int):
@@ -77,6 +77,25 @@ def hash_address(seed: int, what: str, *parts: int | np.ndarray) -> Words:
         state += np.uint64(_GOLDEN)
         state = _mix(state)
     return np.array(scalar, dtype=np.uint64) if state is None else state
+
+
+def begin_address(seed: int, what: str, *parts: int) -> int:
+    """Return the 64-bit state of an address that has one more part, which is still to come: see `permuted`.
+
+    Args:
+        seed: any integer.
+        what: the purpose of the draw.
+        *parts: where, but for the last part.
+    """
+    state = _start(seed, what, len(parts) + 1)
+    for part in parts:
+        state = _mix_int(((state ^ _mix_int((part + _GOLDEN) & _MASK)) + _GOLDEN) & _MASK)
+    return state
+
+
+def _start(seed: int, what: str, parts: int) -> int:
+    text = f"{seed}\0{parts}\0{what}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=b"viewcache-keyed1").digest(), "little")
 
 
 def fraction(seed: int, what: str, *parts: int | np.ndarray) -> Words:
@@ -117,7 +136,16 @@ def permutation(seed: int, what: str, n: int, *parts: int) -> NDArray[np.int64]:
     Returns:
         int64 array of length n. Equal words (chance n**2 / 2**65) keep their numeric order.
     """
-    return np.argsort(hash_address(seed, what, *parts, np.arange(n, dtype=np.uint64)), kind="stable")
+    return permuted(begin_address(seed, what, *parts), n)
+
+
+def permuted(state: int, n: int) -> NDArray[np.int64]:
+    """Return the order that `permutation` gives, from the state of `begin_address` and how many there are.
+
+    The view `order_places` of the catalog computes the same in SQL.
+    """
+    words = _mix(np.arange(n, dtype=np.uint64) + np.uint64(_GOLDEN)) ^ np.uint64(state)
+    return np.argsort(_mix(words + np.uint64(_GOLDEN)), kind="stable")
 
 
 class Sequence:

@@ -19,6 +19,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.dataset.listing import Progress
+from viewcache.materializer.planning.digests import digest_of
 from viewcache.materializer.planning.recorded_weights import by_weight, shares_by_epoch
 from viewcache.materializer.storage.removal import remove
 from viewcache.store import Tier
@@ -138,10 +139,11 @@ def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
     epoch, position, video = (drawn[name].to_numpy() for name in ("epoch", "position", "video_id"))
     weighted = Drawn.of(task).weighted
     shares = shares_by_epoch(catalog, task.task_id) if weighted else {}
+    digests = {row["epoch"]: row["digest"] for row in catalog.load_orders(task.task_id, 0, int(last)).to_pylist()}
     generations = {g.number: (g.first_epoch, g.last_epoch) for g in catalog.load_generations(task.task_id)}
     expected: dict[tuple[int, int], NDArray[np.int64]] = {}
     seen: dict[tuple[int, int], _Counts] = {}
-    for number in np.unique(epoch).tolist():
+    for number in sorted({*np.unique(epoch).tolist(), *digests}):
         mine = epoch == number
         videos = np.sort(video[mine])
         span = next((s for s in generations.values() if s[0] <= number <= s[1]), (number, number))
@@ -151,7 +153,10 @@ def _epochs(catalog: Catalog, task: TaskRow) -> Iterator[str]:
             wrong = weighted_mistake(task.name, number, np.sort(position[mine]), videos, len(before), counts)
             yield wrong or weight_mistake(task.name, number, videos, shares.get(number))
         else:
-            yield _mistake(task.name, number, np.sort(position[mine]), videos, before)
+            wrong = _mistake(task.name, number, np.sort(position[mine]), videos, before)
+            if not wrong and number in digests and digest_of(video[mine]) != digests[number]:
+                wrong = f"epoch {number} of task {task.name!r} has another order than that whose digest is recorded"
+            yield wrong
 
 
 def weighted_mistake(

@@ -167,7 +167,7 @@ def _forget(arguments: argparse.Namespace, terminal: Terminal) -> int:
         task = known[arguments.task]
         dropped = {
             "task": task.name,
-            "draws": catalog.load_draws(task.task_id, 0, max(task.epochs, 1) - 1).num_rows,
+            "draws": catalog.count_places(task.task_id, 0, max(task.epochs, 1) - 1),
             "generations": len(catalog.load_generations(task.task_id)),
             "dry_run": arguments.dry_run,
         }

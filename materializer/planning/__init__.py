@@ -24,6 +24,7 @@ In the order of work:
 - ``plan_generation``: decides it, or one batch of it
 - ``redefined``: what differs between two definitions of a task, in words
 - ``twins``: the plan of a task of the same definition, in another order
+- ``digests``: orders that are recorded as what they are computed from, checked
 - ``draws``: what the catalog remembers of a task's order
 - ``needs``: the frames that a generation needs of each video, and their packets
 - ``rows``: a plan as rows for the catalog, by columns

@@ -14,6 +14,7 @@ from viewcache.catalog.records import SubstitutionRow
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.dataset.weights import epoch_length
+from viewcache.materializer.planning.digests import computed_orders, draws_by_digest, record_orders
 from viewcache.materializer.planning.order import Order, draw_epoch
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recorded_weights import record_shares
@@ -59,14 +60,24 @@ def recorded_order(
         (epochs, videos) ids, and (epochs,) how many positions are settled. What is drawn together with others begins
         as a permutation too, of which nothing is settled; alone, a permutation is the order.
     """
-    recorded = catalog.load_draws(task_id, epochs.start, epochs.stop - 1)
-    done = len(np.unique(recorded["epoch"].to_numpy()))
+    by_digest = computed_orders(catalog, spec.name, task_id, epochs)
+    # An order is recorded either way, and as rows only by an earlier release where it is recorded by digest now.
+    rows_end = min(by_digest, default=epochs.stop) - 1
+    recorded = catalog.load_draw_rows(task_id, epochs.start, rows_end)
+    by_rows = len(np.unique(recorded["epoch"].to_numpy()))
     drawn: NDArray[np.int64] = recorded["video_id"].to_numpy()
-    known = list(drawn.reshape(done, -1)) if done else []
+    known = list(drawn.reshape(by_rows, -1)) if by_rows else []
+    known += [by_digest[epoch] for epoch in sorted(by_digest)]
+    done = len(known)
     # A generation has one set of videos: epochs that are added to it later draw from those that it began with.
     if spec.dataset.weighted is not None:
         length = len(known[0]) if done else None
         fresh = _weighted(catalog, dataset, candidates(), spec, task_id, seed, epochs[done:], length)
+    elif draws_by_digest(spec, together=together):
+        fresh = []
+        if epochs[done:]:
+            named = dataset.by_name(known[0]) if done else candidates()
+            fresh = record_orders(catalog, spec.name, task_id, seed if spec.shuffle else None, epochs[done:], named)
     else:
         named = dataset.by_name(known[0]) if done else candidates()
         fresh = [
@@ -77,7 +88,7 @@ def recorded_order(
     settled = np.array([partly.get(epoch, order.shape[1]) for epoch in epochs[:done]] + [0] * len(fresh), np.int64)
     if not together:
         settled[:] = order.shape[1]
-    if fresh:
+    if fresh and not draws_by_digest(spec, together=together):
         rows = settled_rows(task_id, epochs[done:], settled[done:]) if together else None
         catalog.record_draws(_draw_rows(task_id, epochs, order), rows)
     if not together and any(epoch in partly for epoch in epochs):  # what others had a part in holds as it stands

@@ -7,14 +7,19 @@ draw together settle their epochs bit by bit; until then such a permutation stan
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.randomness import address_word, permutation
+from viewcache.materializer.randomness import address_word, begin_address, permuted
 
-__all__ = ["Order", "draw_epoch", "iterations"]
+__all__ = ["Order", "draw_epoch", "iterations", "order_state"]
 
 
 def draw_epoch(seed: int, task: str, epoch: int, videos: int) -> NDArray[np.int64]:
     """Return the order of ``videos`` videos (0-based ranks by name) in one epoch: uniform over all orders."""
-    return permutation(seed, "order", videos, address_word(task), epoch)
+    return permuted(order_state(seed, task, epoch), videos)
+
+
+def order_state(seed: int, task: str, epoch: int) -> int:
+    """Return what the random words of an epoch's ranks have in common, 64 bits: see `permuted`."""
+    return begin_address(seed, "order", address_word(task), epoch)
 
 
 def iterations(videos: int, videos_per_batch: int, drop_last: bool) -> int:

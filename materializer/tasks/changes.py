@@ -3,10 +3,13 @@
 import logging
 from collections.abc import Iterator
 
+import numpy as np
+
 from viewcache.catalog import Catalog
 from viewcache.materializer.dataset.changes import DatasetChange, FileChange, Names
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.source import shown
+from viewcache.materializer.planning.digests import computed_orders
 from viewcache.materializer.spec import TaskSpec
 
 __all__ = ["changes_for", "next_epoch", "tell"]
@@ -68,9 +71,14 @@ def _read_views(spec: TaskSpec, task_id: int, names: Names, catalog: Catalog) ->
     """Epoch and iteration of the batches before the furthest reader that show some videos."""
     furthest = max(((row.epoch, row.iteration) for row in catalog.load_progress(task_id)), default=(0, 0))
     size, found = spec.sampling.videos_per_batch, set()
-    for row in catalog.places_of_videos(task_id, list(names)).to_pylist():
-        view = row["epoch"], row["position"] // size
-        if view < furthest and not (spec.drop_last and view[1] >= row["videos"] // size):
+    rows = catalog.places_of_videos(task_id, list(names)).to_pylist()
+    places = [(row["epoch"], row["position"], row["videos"]) for row in rows]
+    for epoch, order in computed_orders(catalog, spec.name, task_id, range(furthest[0] + 1)).items():
+        at = np.flatnonzero(np.isin(order, list(names)))
+        places += [(epoch, position, len(order)) for position in at.tolist()]
+    for epoch, position, videos in places:
+        view = epoch, position // size
+        if view < furthest and not (spec.drop_last and view[1] >= videos // size):
             found.add(view)
     return sorted(found)
 

@@ -160,13 +160,12 @@ class Group:
 
     def newest_drawn(self, group_generation: int) -> int | None:
         """The largest ``item_id`` that a task whose dataset grows has drawn of a generation; None if none has."""
-        drawn: list[int] = []
+        drawn: list[int | None] = []
         for task in list(self._tasks.values()):
             number = group_generation - task.skipped
             if task.spec.dataset.grows and 0 <= number <= task.last_generation():
-                first = task.epochs_of(number).start
-                drawn += self._catalog.load_draws(task.task_id, first, first)["video_id"].to_pylist()
-        return max(drawn, default=None)
+                drawn.append(self._catalog.newest_drawn(task.task_id, task.epochs_of(number).start))
+        return max((each for each in drawn if each is not None), default=None)
 
     def leave(self, task: Task) -> None:
         """Draw no more for a task, also in the middle of an epoch; reading it again brings it back."""

@@ -144,7 +144,7 @@ def _count_anew(task: TaskRow, catalog: Catalog) -> None:
     """Epochs have another number of batches: what was counted through all epochs is counted anew."""
     catalog.forget_uses(task.task_id)  # planning brings them back
     for row in catalog.load_progress(task.task_id):
-        videos = catalog.load_draws(task.task_id, row.epoch, row.epoch).num_rows
+        videos = catalog.count_places(task.task_id, row.epoch, row.epoch)
         each = iterations(videos, task.videos_per_batch, task.drop_last)
         place = (row.epoch + 1, 0) if row.iteration >= each > 0 else (row.epoch, row.iteration)
         catalog.advance(replace(row, epoch=place[0], iteration=place[1], seq=place[0] * each + place[1]))

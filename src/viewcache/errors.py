@@ -289,7 +289,7 @@ class ChunkDamaged(Broken):
 
 
 class CatalogDamaged(Broken):
-    """The catalog file cannot be opened or replayed."""
+    """The catalog file cannot be opened or replayed, or an order is not the one that it has the digest of."""
 
     kind = "catalog_damaged"
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -11,6 +12,7 @@ from viewcache.catalog import Catalog, statements, views
 from viewcache.catalog.engine import Session, arrow_schema, handed_over
 from viewcache.catalog.opening import Opened
 from viewcache.catalog.records import EventRow, ProgressRow, UsageRow
+from viewcache.materializer.planning.digests import record_orders
 
 SQL = Path(statements.__file__).resolve().parent / "sql"
 VALUES: dict[str, object] = {"bigint": 1, "integer": 1, "double": 1.5, "text": "x"}
@@ -77,6 +79,7 @@ def _rows(catalog: Catalog) -> dict[str, list[tuple[object, ...]]]:
     given = plan(catalog, row, ids)
     catalog.record_plan(given)
     catalog.record_draws(draws(row, 0, ids))
+    record_orders(catalog, "train", row.task_id, 7, range(1, 2), np.array(ids))
     catalog.mark_ready([copy(5), copy(6, bytes=50), copy(1)])
     catalog.flush()
     catalog.mark_evicted({6: "read longest ago"}, "lru", tier="local")

@@ -22,6 +22,15 @@ CREATE TABLE edge (
     op TEXT NOT NULL,
     cost_s DOUBLE PRECISION NOT NULL
 );
+CREATE TABLE epoch_order (
+    task_id BIGINT NOT NULL,
+    epoch INTEGER NOT NULL,
+    items BIGINT NOT NULL,
+    version TEXT NOT NULL,
+    word BIGINT,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (task_id, epoch)
+);
 CREATE TABLE event (
     event_id BIGINT NOT NULL,
     at_s DOUBLE PRECISION NOT NULL,
@@ -213,6 +222,12 @@ CREATE TABLE used (
     since_s DOUBLE PRECISION NOT NULL,
     PRIMARY KEY (kind, stage)
 );
+CREATE TABLE version_run (
+    version TEXT NOT NULL,
+    first_place BIGINT NOT NULL,
+    first_id BIGINT NOT NULL,
+    items BIGINT NOT NULL
+);
 CREATE TABLE video (
     video_id BIGINT NOT NULL,
     dataset_id BIGINT NOT NULL,
@@ -255,4 +270,4 @@ CREATE TABLE alembic_version (
     version_num VARCHAR(32) NOT NULL,
     PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0012');
+INSERT INTO alembic_version (version_num) VALUES ('0013');

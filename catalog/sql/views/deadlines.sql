@@ -12,10 +12,11 @@
 --   need_s: seconds until it is needed, at the task's pace
 select
     u.object_id, u.task_id, p.task, u.epoch, u.iteration, u.seq, u.position, u.sample,
-    u.position < coalesce(s.positions, w.drawn, 0) as drawn, u.seq - p.seq as iterations_ahead,
+    u.position < coalesce(s.positions, w.drawn, o.items, 0) as drawn, u.seq - p.seq as iterations_ahead,
     (u.seq - p.seq) * p.seconds_per_iteration as need_s
 from object_use u
 join positions p on p.task_id = u.task_id and u.seq >= p.seq
 left join (select task_id, epoch, count(*) as drawn from draw group by task_id, epoch) w
     on w.task_id = u.task_id and w.epoch = u.epoch
 left join settled s on s.task_id = u.task_id and s.epoch = u.epoch
+left join epoch_order o on o.task_id = u.task_id and o.epoch = u.epoch

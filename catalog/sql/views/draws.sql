@@ -9,11 +9,16 @@
 --   start_s: where the segment begins, in seconds; null where the video begins
 --   end_s: where the segment ends, in seconds; null where the video ends
 select
-    w.task_id, t.name as task, w.epoch, w.position, v.video_id, v.name as video, w.video_id as item_id, i.start_s,
-    i.end_s
-from draw w
+    w.task_id, t.name as task, w.epoch, w.position, v.video_id, v.name as video, w.item_id, i.start_s, i.end_s
+from (
+    select d.task_id, d.epoch, d.position, d.video_id as item_id
+    from draw d
+    left join settled s on s.task_id = d.task_id and s.epoch = d.epoch
+    where d.position < coalesce(s.positions, d.position + 1)
+    union all
+    select task_id, epoch, position, item_id
+    from order_places
+) w
 join task t on t.task_id = w.task_id
-left join item i on i.item_id = w.video_id
-join video v on v.video_id = coalesce(i.video_id, w.video_id)
-left join settled s on s.task_id = w.task_id and s.epoch = w.epoch
-where w.position < coalesce(s.positions, w.position + 1)
+left join item i on i.item_id = w.item_id
+join video v on v.video_id = coalesce(i.video_id, w.item_id)
