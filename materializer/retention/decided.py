@@ -33,6 +33,9 @@ class Decided:
     """Objects that last behind the generation → epochs that are left there."""
     is_weighed: bool = True
     """Whether it could be decided."""
+    rests_on: tuple[str, ...] = ()
+    """Keys of all that is kept, if it lay in the store when it was decided, and all of it is of use behind the
+    generation: as long as it lies there, an epoch more that was read changes nothing of what is weighed."""
 
     def flat(self) -> Iterator[IntermediateObject]:
         """All intermediates."""
@@ -50,6 +53,11 @@ class Decided:
     def differs(self, place: KeptAt) -> bool:
         """Whether other plans are to be weighed, or more epochs of them have been read."""
         return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
+
+    def holds(self, place: KeptAt, has: Callable[[str], bool]) -> bool:
+        """Whether it would be decided again as it was, though more epochs of the same plans have been read."""
+        mine, theirs = ({key: each[1] for key, each in these.items()} for these in (self.place, place))
+        return bool(self.rests_on) and mine == theirs and all(map(has, self.rests_on))
 
     def before(self, has: Callable[[str], bool]) -> dict[str, tuple[Kept, ...]]:
         """What was chosen, and whether it is there already; what lasts is looked for in the store."""

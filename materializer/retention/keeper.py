@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -141,6 +142,8 @@ class Keeper:
                 decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
                 self._decided[number] = decided
                 self._observer.decided(begun)
+            for number in places.keys() - set(open_again):
+                self._decided[number] = replace(self._decided[number], place=places[number])
             for group_generation in self._decided.keys() - together.keys():
                 del self._decided[group_generation]
                 self.told.forget(group_generation)
@@ -198,7 +201,9 @@ class Keeper:
 
     def _must_decide(self, group_generation: int, place: KeptAt, cost: CostModel) -> bool:
         before = self._decided.get(group_generation)
-        return before is None or before.differs(place) or cost.moved(before.cost)
+        if before is None or cost.moved(before.cost):
+            return True
+        return before.differs(place) and not before.holds(place, self._has)
 
     def _decide_or_not(
         self,
@@ -294,7 +299,10 @@ class Keeper:
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
         expected |= {each.object_id: epochs for each in lasting}
-        return Decided(place, cost, known, intermediates, chosen, refused, expected)
+        all_last = all(way.lasts and not way.kept for way in ways.values()) and len(lasting) == len(flat)
+        rests = all_last and not chosen.files and all(self._has(each.key) for each in flat)
+        rests_on = tuple(each.key for each in flat) if rests else ()
+        return Decided(place, cost, known, intermediates, chosen, refused, expected, rests_on=rests_on)
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""

@@ -148,6 +148,32 @@ def test_the_catalog_is_told_once(tmp_path: Path, videos: Path, monkeypatch: pyt
     assert 0 < counts[0] == counts[1] == counts[2]
 
 
+def test_what_cannot_change_is_not_decided_again(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all that is kept lasts and lies there, a generation is decided once; again when something has left."""
+    keep, decided = Told.keep, list[int]()
+
+    def keeps(mine: Told, number: int, *given: Any) -> None:
+        decided.append(number)
+        keep(mine, number, *given)
+
+    monkeypatch.setattr(Told, "keep", keeps)
+    with opened(tmp_path, videos, epochs=24, epochs_per_generation=4) as cache:
+        read_epochs(cache, range(7))
+        assert decided.count(0) > 1, "while it is being made it is decided again"
+        decided.clear()
+        read_epochs(cache, range(7, 16))
+        assert 3 in decided
+        assert max(map(decided.count, decided)) == 1
+        (first,) = sql(cache, "select key from objects join copies using (object_id) where kind <> 'clip' limit 1")
+        copy = cache.owner.ledger.find(str(first[0]), "local")
+        assert copy is not None
+        assert cache.owner.dispatcher is not None
+        decided.clear()
+        cache.owner.dispatcher.evictor.give_up([copy])
+        read_epochs(cache, range(16, 19))
+        assert 4 in decided
+
+
 def test_a_restart_finds_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
     """In the middle of a training the cache is closed and opened: nothing is decoded again."""
     with opened(tmp_path, videos) as cache:
