@@ -8,7 +8,7 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -185,6 +185,10 @@ class Keeper:
     def has_weighed(self, task_id: int) -> bool:
         """Whether it was weighed in this run what a task needs in the epochs to come."""
         return task_id in self._lasting_of
+
+    def expected(self) -> Collection[int]:
+        """Numbers of the objects that are of use in epochs which nobody has planned, as the catalog knows them."""
+        return self._expected.keys()
 
     def forget(self, task_id: int) -> None:
         """A task is over: nothing is kept for it any more."""

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
 from viewcache.materializer.retention.told import Told, kept_tables
+from viewcache.materializer.scheduling.trim import Trim
 
 EPOCHS, SAMPLES = 12, 2
 
@@ -172,6 +174,29 @@ def test_what_cannot_change_is_not_decided_again(tmp_path: Path, videos: Path, m
         cache.owner.dispatcher.evictor.give_up([copy])
         read_epochs(cache, range(16, 19))
         assert 4 in decided
+
+
+def test_it_is_not_asked_what_is_over_where_all_lasts(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog's answer is known while nothing lies in the store but what it expects to be of use."""
+    outlived, asked = Catalog.outlived, list[object]()
+
+    def asks(*given: Any) -> Any:
+        asked.append(given)
+        return outlived(*given)
+
+    with opened(tmp_path, videos, eviction={"trim": False}) as cache:
+        read_epochs(cache, range(4))
+        owner, ledger = cache.owner, cache.owner.ledger
+        assert owner.dispatcher is not None
+        lying = {copy.object_id for copy in ledger.copies().values()}
+        monkeypatch.setattr(Catalog, "outlived", asks)
+        parts = ledger, owner.dispatcher.evictor, owner.catalog, lambda: owner.look_ahead.going(owner.opened)
+        for expected, times in ((lying, 0), (lying | {0}, 0), (lying - {min(lying)} | {0}, 1)):
+            trim = Trim(*parts, lambda: True, owner.keeper.lying.may_last, partial(set, expected))
+            trim.some()
+            assert len(asked) == times
 
 
 def test_a_restart_finds_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
