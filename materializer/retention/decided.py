@@ -34,8 +34,9 @@ class Decided:
     is_weighed: bool = True
     """Whether it could be decided."""
     rests_on: tuple[str, ...] = ()
-    """Keys of all that is kept, if it lay in the store when it was decided, and all of it is of use behind the
-    generation: as long as it lies there, an epoch more that was read changes nothing of what is weighed."""
+    """Keys of all pictures that are kept, if they lay in the store when it was decided and are of use behind the
+    generation, and of every other video all clips are kept. As long as they lie there nothing is made twice, and an
+    epoch more that was read is no reason to decide again."""
 
     def flat(self) -> Iterator[IntermediateObject]:
         """All intermediates."""

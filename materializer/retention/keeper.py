@@ -303,8 +303,9 @@ class Keeper:
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
         expected |= {each.object_id: epochs for each in lasting}
-        all_last = all(way.lasts and not way.kept for way in ways.values()) and len(lasting) == len(flat)
-        rests = all_last and not chosen.files and all(self._has(each.key) for each in flat)
+        kinds = len(chosen.weighed.kinds)  # where all clips of a video are kept nothing of it is made twice either
+        lasts = all(way.lasts or way.kept == kinds for way in ways.values()) and len(lasting) == len(flat)
+        rests = lasts and not chosen.files and all(self._has(each.key) for each in flat)
         rests_on = tuple(each.key for each in flat) if rests else ()
         return Decided(place, cost, known, intermediates, chosen, refused, expected, rests_on=rests_on)
 

@@ -15,6 +15,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
+from viewcache.materializer.retention.decided import Decided
 from viewcache.materializer.retention.told import Told, kept_tables
 from viewcache.materializer.scheduling.trim import Trim
 
@@ -151,7 +152,7 @@ def test_the_catalog_is_told_once(tmp_path: Path, videos: Path, monkeypatch: pyt
 
 
 def test_what_cannot_change_is_not_decided_again(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where all that is kept lasts and lies there, a generation is decided once; again when something has left."""
+    """Where all that is kept lasts and lies there, a generation is decided once, when it is planned."""
     keep, decided = Told.keep, list[int]()
 
     def keeps(mine: Told, number: int, *given: Any) -> None:
@@ -166,14 +167,18 @@ def test_what_cannot_change_is_not_decided_again(tmp_path: Path, videos: Path, m
         read_epochs(cache, range(7, 16))
         assert 3 in decided
         assert max(map(decided.count, decided)) == 1
-        (first,) = sql(cache, "select key from objects join copies using (object_id) where kind <> 'clip' limit 1")
-        copy = cache.owner.ledger.find(str(first[0]), "local")
-        assert copy is not None
-        assert cache.owner.dispatcher is not None
-        decided.clear()
-        cache.owner.dispatcher.evictor.give_up([copy])
-        read_epochs(cache, range(16, 19))
-        assert 4 in decided
+
+
+def test_a_decision_rests_on_what_lies_there() -> None:
+    """It holds for more epochs of the same plans, until something has left; one that rests on nothing never does."""
+    work: Any = object()
+    decided = Decided({1: (work, 7, 0)}, CostModel(), rests_on=("a", "b"))
+    later, replanned = {1: (work, 7, 1)}, {1: (work, 8, 1)}
+    assert decided.holds(later, {"a", "b", "c"}.__contains__)
+    assert not decided.holds(later, {"a", "c"}.__contains__)
+    assert not decided.holds(replanned, {"a", "b", "c"}.__contains__)
+    assert not decided.holds({**later, 2: (work, 9, 0)}, {"a", "b", "c"}.__contains__)
+    assert not Decided({1: (work, 7, 0)}, CostModel()).holds(later, {"a", "b", "c"}.__contains__)
 
 
 def test_it_is_not_asked_what_is_over_where_all_lasts(
