@@ -368,8 +368,8 @@ class Owner:
                 watermarks = Watermarks.of(cache)
                 moves, on_bad, found = self._moves, self._on_bad, self._on_scanned
                 dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, found, self.observer, moves)
-                going, lasts = (lambda: self.look_ahead.going(self.opened)), self.keeper.lying.may_last
-                trim = Trim(self.ledger, dispatcher.evictor, self.catalog, going, moves.has_turned, lasts)
+                over = (lambda: self.look_ahead.going(self.opened)), moves.has_turned, self.keeper.lying.may_last
+                trim = Trim(self.ledger, dispatcher.evictor, self.catalog, *over, self.keeper.expected)
                 moved = self.tiers, self.ledger, dispatcher, moves, self._codecs, watermarks
                 self.mover = Mover(*moved, trim if cache.eviction.trim else None, durable=target.durable)
                 self.mover.start()

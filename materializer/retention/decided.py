@@ -33,6 +33,10 @@ class Decided:
     """Objects that last behind the generation → epochs that are left there."""
     is_weighed: bool = True
     """Whether it could be decided."""
+    rests_on: tuple[str, ...] = ()
+    """Keys of all pictures that are kept, if they lay in the store when it was decided and of every other video all
+    clips are kept. As long as they lie there nothing is made twice, and an epoch more that was read is no reason to
+    decide again."""
 
     def flat(self) -> Iterator[IntermediateObject]:
         """All intermediates."""
@@ -51,16 +55,10 @@ class Decided:
         """Whether other plans are to be weighed, or more epochs of them have been read."""
         return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
 
-    def is_of_others(self, place: KeptAt) -> bool:
-        """Whether other plans are to be weighed."""
-        return {key: plan for key, (_, plan, _) in place.items()} != {k: plan for k, (_, plan, _) in self.place.items()}
-
-    def is_settled(self, has: Callable[[str], bool]) -> bool:
-        """Whether of every video pictures are kept that all its clips can be made from, and all of them are there."""
-        if self.chosen is None or self.failed or any(work.failed() for work in self.intermediates):
-            return False
-        mine = ((way, self.objects.get(video, {}).get(way)) for video, way in self.chosen.way_of().items())
-        return all(not way.kept and objects and all(has(each.key) for each in objects) for way, objects in mine)
+    def holds(self, place: KeptAt, has: Callable[[str], bool]) -> bool:
+        """Whether it would be decided again as it was, though more epochs of the same plans have been read."""
+        mine, theirs = ({key: each[1] for key, each in these.items()} for these in (self.place, place))
+        return bool(self.rests_on) and mine == theirs and all(map(has, self.rests_on))
 
     def before(self, has: Callable[[str], bool]) -> dict[str, tuple[Kept, ...]]:
         """What was chosen, and whether it is there already; what lasts is looked for in the store."""

@@ -8,8 +8,9 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -141,6 +142,8 @@ class Keeper:
                 decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
                 self._decided[number] = decided
                 self._observer.decided(begun)
+            for number in places.keys() - set(open_again):
+                self._decided[number] = replace(self._decided[number], place=places[number])
             for group_generation in self._decided.keys() - together.keys():
                 self._over(group_generation)
             self._expect()
@@ -180,6 +183,10 @@ class Keeper:
         """Whether it was weighed in this run what a task needs in the epochs to come."""
         return task_id in self._lasting_of
 
+    def expected(self) -> Collection[int]:
+        """Numbers of the objects that are of use in epochs which nobody has planned, as the catalog knows them."""
+        return self._expected.keys()
+
     def forget(self, task_id: int) -> None:
         """A task is over: nothing is kept for it any more."""
         with self._deciding:
@@ -207,12 +214,7 @@ class Keeper:
         before = self._decided.get(group_generation)
         if before is None or cost.moved(before.cost):
             return True
-        if not before.differs(place):
-            return False
-        if before.is_of_others(place) or not before.is_settled(self._has):
-            return True
-        before.place.update(place)  # with an epoch less to come the choice would be the same
-        return False
+        return before.differs(place) and not before.holds(place, self._has)
 
     def _decide_or_not(
         self,
@@ -308,7 +310,11 @@ class Keeper:
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
         expected |= {each.object_id: epochs for each in lasting}
-        return Decided(place, cost, known, intermediates, chosen, refused, expected)
+        kinds = len(chosen.weighed.kinds)  # where all clips of a video are kept nothing of it is made twice either
+        all_kept = all(way.intermediate is not None or way.kept == kinds for way in ways.values())
+        rests = all_kept and not chosen.files and all(self._has(each.key) for each in flat)
+        rests_on = tuple(each.key for each in flat) if rests else ()
+        return Decided(place, cost, known, intermediates, chosen, refused, expected, rests_on=rests_on)
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""

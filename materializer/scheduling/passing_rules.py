@@ -16,6 +16,12 @@ __all__ = ["Handling", "OneUse", "handling", "leaving", "passing_bytes"]
 PASSING_SHARE = 4
 """The part of ``cache.memory`` that clips may take at most on their way from workers to readers: one of so many."""
 
+STORED_S = 0.005
+"""Core seconds that a clip takes of the owner when it is stored, beside writing and reading its bytes: rows that come
+and go, a file that is removed, a policy that is asked for room. 7 ms were measured (docs/design/0062). Without it the
+two ways are so near each other that chance in the first measurements decides, and what is not done any more is not
+measured again."""
+
 T = TypeVar("T")
 
 
@@ -66,7 +72,7 @@ def handling(clip: OneUse, cost: CostModel) -> Handling:
     """
     if not clip.unkept or clip.uses != 1:
         return Handling.STORE
-    stored_s = clip.bytes * (cost.store_s_per_byte + cost.load_s_per_byte)
+    stored_s = clip.bytes * (cost.store_s_per_byte + cost.load_s_per_byte) + STORED_S
     passing_s = clip.bytes * cost.pass_s_per_byte
     if clip.soon:
         # To decode again for a path that is read again costs much: where there is room to spare, that is stored.

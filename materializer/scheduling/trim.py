@@ -8,7 +8,7 @@ trimmed is made again if somebody goes back behind the generation that is being 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from viewcache.catalog import Catalog
@@ -41,6 +41,7 @@ class Trim:
         going: Callable[[], Sequence[tuple[int, int | None, bool]]],
         has_turned: Callable[[], bool],
         may_last: Callable[[str, int], bool],
+        expected: Callable[[], Collection[int]],
     ) -> None:
         """Nothing is to leave yet.
 
@@ -51,6 +52,8 @@ class Trim:
             going: tells which tasks are open, see `Catalog.outlived`.
             has_turned: whether a reader has come to another epoch since this was asked last.
             may_last: whether pictures may last behind their generation, by content key and number of the video.
+            expected: tells which objects are of use in epochs that are not planned, see `Catalog.expect_uses`: they are
+                not over, and where nothing else lies the catalog need not be asked.
         """
         self._ledger = ledger
         self._evictor = evictor
@@ -58,6 +61,7 @@ class Trim:
         self._going = going
         self._has_turned = has_turned
         self._may_last = may_last
+        self._expected = expected
         self._waiting: deque[Copy] = deque()
         """What is to leave, the oldest first."""
         self._is_due = False
@@ -74,7 +78,10 @@ class Trim:
         try:
             self._is_due = self._has_turned() or self._is_due
             if self._is_due:
-                self._ask()
+                if self._ledger.has_only(self._expected()):
+                    self._waiting.clear()
+                else:
+                    self._ask()
                 self._is_due = False
             if not self._waiting:
                 return False

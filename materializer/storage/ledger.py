@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
@@ -155,6 +155,15 @@ class Ledger:
             shelf = self._copies[tier]
             keys = list(shelf.keys())
             return {key: copy for key in keys if (copy := shelf.get(key)) is not None}
+
+    def has_only(self, object_ids: Collection[int]) -> bool:
+        """Whether nothing that is stored, in any tier, is another object than these."""
+        with self._lock:
+            stored = [shelf.keys() for tier, shelf in self._copies.items() if tier != PASSING]
+            if max(map(len, stored), default=0) > len(object_ids):
+                return False
+            these = {self._keys.get(each) for each in object_ids}
+            return all(keys <= these for keys in stored)
 
     @property
     def held(self) -> set[str]:

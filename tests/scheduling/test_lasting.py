@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,9 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
+from viewcache.materializer.retention.decided import Decided
 from viewcache.materializer.retention.told import Told, kept_tables
+from viewcache.materializer.scheduling.trim import Trim
 
 EPOCHS, SAMPLES = 12, 2
 
@@ -213,6 +216,59 @@ def test_the_catalog_is_told_once(tmp_path: Path, videos: Path, monkeypatch: pyt
             keep(*asked)
             counts.append(len(told))
     assert 0 < counts[0] == counts[1] == counts[2]
+
+
+def test_what_cannot_change_is_not_decided_again(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all that is kept lasts and lies there, a generation is decided once, when it is planned."""
+    keep, decided = Told.keep, list[int]()
+
+    def keeps(mine: Told, number: int, *given: Any) -> None:
+        decided.append(number)
+        keep(mine, number, *given)
+
+    monkeypatch.setattr(Told, "keep", keeps)
+    with opened(tmp_path, videos, epochs=24, epochs_per_generation=4) as cache:
+        read_epochs(cache, range(7))
+        assert decided.count(0) > 1, "while it is being made it is decided again"
+        decided.clear()
+        read_epochs(cache, range(7, 16))
+        assert 3 in decided
+        assert max(map(decided.count, decided)) == 1
+
+
+def test_a_decision_rests_on_what_lies_there() -> None:
+    """It holds for more epochs of the same plans, until something has left; one that rests on nothing never does."""
+    work: Any = object()
+    decided = Decided({1: (work, 7, 0)}, CostModel(), rests_on=("a", "b"))
+    later, replanned = {1: (work, 7, 1)}, {1: (work, 8, 1)}
+    assert decided.holds(later, {"a", "b", "c"}.__contains__)
+    assert not decided.holds(later, {"a", "c"}.__contains__)
+    assert not decided.holds(replanned, {"a", "b", "c"}.__contains__)
+    assert not decided.holds({**later, 2: (work, 9, 0)}, {"a", "b", "c"}.__contains__)
+    assert not Decided({1: (work, 7, 0)}, CostModel()).holds(later, {"a", "b", "c"}.__contains__)
+
+
+def test_it_is_not_asked_what_is_over_where_all_lasts(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog's answer is known while nothing lies in the store but what it expects to be of use."""
+    outlived, asked = Catalog.outlived, list[object]()
+
+    def asks(*given: Any) -> Any:
+        asked.append(given)
+        return outlived(*given)
+
+    with opened(tmp_path, videos, eviction={"trim": False}) as cache:
+        read_epochs(cache, range(4))
+        owner, ledger = cache.owner, cache.owner.ledger
+        assert owner.dispatcher is not None
+        lying = {copy.object_id for copy in ledger.copies().values()}
+        monkeypatch.setattr(Catalog, "outlived", asks)
+        parts = ledger, owner.dispatcher.evictor, owner.catalog, lambda: owner.look_ahead.going(owner.opened)
+        for expected, times in ((lying, 0), (lying | {0}, 0), (lying - {min(lying)} | {0}, 1)):
+            trim = Trim(*parts, lambda: True, owner.keeper.lying.may_last, partial(set, expected))
+            trim.some()
+            assert len(asked) == times
 
 
 def test_a_restart_finds_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:

@@ -43,9 +43,15 @@ def test_what_passes_cheaply_later_is_not_made_yet() -> None:
 
 def test_costs_decide() -> None:
     """Where memory is measured to cost more than the folder, clips are stored."""
-    dear = CostModel(store_s_per_byte=1e-10, load_s_per_byte=1e-10, pass_s_per_byte=3e-10)
+    dear = CostModel(store_s_per_byte=1e-10, load_s_per_byte=1e-10, pass_s_per_byte=3e-9)
     assert handling(CLIP, dear) is Handling.STORE
     assert handling(OneUse(5_000_000, True, 1, False, True, 1_000), dear) is Handling.STORE
+
+
+def test_what_the_owner_does_for_a_stored_clip_counts() -> None:
+    """Where the bytes cost about the same both ways a clip passes: a stored one takes rows, a file, and an eviction."""
+    alike = CostModel(store_s_per_byte=6.7e-10, load_s_per_byte=2.1e-10, pass_s_per_byte=9.5e-10)
+    assert handling(CLIP, alike) is Handling.PASS
 
 
 def test_the_cost_is_measured() -> None:
