@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import astuple
 from functools import partial
 from types import MappingProxyType
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.retention.average import Average, like
 from viewcache.materializer.retention.chosen import (
@@ -153,11 +155,12 @@ class Keeper:
         """What work costs, as far as it was measured."""
         return CostModel.known(self._catalog, self._settings.codec, self._settings.host)
 
-    def byte_s(self) -> float:
-        """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
-        return max(
-            (each.chosen.byte_s for each in list(self._decided.values()) if each.chosen is not None), default=0.0
-        )
+    def prices(self) -> Prices:
+        """What bytes are worth now; nothing while all clips fit and no measured disk is waited for."""
+        decided = [each for each in list(self._decided.values()) if each.chosen is not None]
+        found = [each.chosen.prices(each.cost.devices) for each in decided if each.chosen is not None]
+        most = (max(each) for each in zip(*map(astuple, found), strict=True))
+        return Prices(*most) if found else Prices()
 
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
