@@ -6,7 +6,7 @@ out, which is the common case. The trade-off: a few small pieces say how well an
 two codecs that cost about the same the dearer one may be taken.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,6 +59,8 @@ class CodecTable:
     """``raw`` among them, whose ratio is 1."""
     at_most: str = RAW
     """The object takes no more bytes than by this one of them: so many were reckoned with."""
+    is_own: bool = True
+    """Whether the object is to be sampled itself, though others like it were."""
 
     def unknown(self) -> tuple[str, ...]:
         """The codecs of which a sample is needed: those that may cost less than all of which it is known."""
@@ -84,21 +86,31 @@ class CodecTable:
         allowed = [each for each in self.costs if each.codec in known and known[each.codec] <= most]
         return min(allowed, key=lambda each: each.at(known[each.codec])).codec
 
-    def choose(self, array: NDArray[np.uint8], chunk_bytes: int, loaded: Callable[[], object] = lambda: None) -> Chosen:
+    def choose(
+        self,
+        array: NDArray[np.uint8],
+        chunk_bytes: int,
+        others: Iterable[Trial] = (),
+        loaded: Callable[[], object] = lambda: None,
+    ) -> Chosen:
         """The codec of an object, for which samples of it are packed where that can matter.
 
         Args:
             array: contiguous, of any shape: the object, or a part of it.
             chunk_bytes: of one inner chunk.
+            others: trials of what is like it, of which those of chunks of this size may do as well, the last ones.
             loaded: called when the codecs' libraries are there, before the first piece is packed.
         """
         unknown = self.unknown()
         if not unknown:
             return Chosen(self.cheapest({}), ())
+        known = _ratios([] if self.is_own else [each for each in others if each.chunk_bytes == chunk_bytes])
+        if known.keys() >= set(unknown):
+            return Chosen(self.cheapest({name: known[name] for name in unknown}), ())
         pieces = pieces_of(array, chunk_bytes)
         samples = tuple(sample_codec(name, pieces, chunk_bytes, loaded) for name in unknown)
         return Chosen(self.cheapest(_ratios(samples)), samples)
 
 
-def _ratios(samples: Sequence[Trial]) -> dict[str, float]:
+def _ratios(samples: Iterable[Trial]) -> dict[str, float]:
     return {each.codec: each.packed_bytes / each.raw_bytes for each in samples}

@@ -264,8 +264,12 @@ class CodecChooser:
         table = replace(table, costs=tuple(rows.values()))
         asked = table.unknown()
         seen = {name: ratio for name in asked if (ratio := ratios.find(video, name, bucket)) is not None}
-        if asked and ratios.may_sample(size, seen=len(seen) == len(asked)):
+        awaited = ratios.is_awaited(video, bucket)
+        if asked and ratios.may_sample(size, seen=awaited or len(seen) == len(asked)):
+            ratios.wait_for(video, bucket)
             return RAW, table
+        if asked and awaited and len(seen) < len(asked):  # another object of its job is sampled
+            return RAW, replace(table, is_own=False)
         usual = {name: each.packed for name, each in rates(self._measured(), tier, chunk_bytes).items()}
         return table.cheapest({name: (usual | seen)[name] for name in asked if name in usual | seen}), None
 

@@ -37,6 +37,8 @@ class Ratios:
         self._lock = threading.Lock()
         self._purse = float(AT_FIRST)
         self._of: OrderedDict[Place, float] = OrderedDict()
+        self._awaited: set[tuple[str, int]] = set()
+        """Videos of which an object with such chunks is being sampled for the first time."""
         self._least: dict[tuple[str, int], tuple[int, float]] = {}
         """How many objects were seen, and the smallest part that was left of one."""
 
@@ -52,6 +54,7 @@ class Ratios:
                 place = video, each.codec, each.chunk_bytes.bit_length() - 1
                 ratio = each.packed_bytes / each.raw_bytes
                 if video:
+                    self._awaited.discard((video, place[2]))
                     known = self._of.pop(place, ratio)
                     self._of[place] = (known + ratio) / 2  # the newest counts as much as all before
                 count, least = self._least.get(place[1:], (0, ratio))
@@ -69,6 +72,17 @@ class Ratios:
         """The part that a codec leaves of objects of a video; None if none was seen."""
         with self._lock:
             return self._of.get((video, codec, bucket))
+
+    def wait_for(self, video: str, bucket: int) -> None:
+        """An object of a video will be sampled, and `note` will be told; of what has no others nobody waits for it."""
+        with self._lock:
+            if video and len(self._awaited) < VIDEOS:
+                self._awaited.add((video, bucket))
+
+    def is_awaited(self, video: str, bucket: int) -> bool:
+        """Whether an object of a video was to be sampled, and nothing was told of that yet."""
+        with self._lock:
+            return (video, bucket) in self._awaited
 
     def stores(self, size: int) -> None:
         """An object of so many raw bytes is stored: that allows for a part of a sample."""

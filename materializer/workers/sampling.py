@@ -19,12 +19,12 @@ def codec_for(recipe: Recipe, array: NDArray[np.uint8], clock: Clock, trials: li
         recipe: of the object.
         array: the object, contiguous.
         clock: the time for a sample is charged to trying codecs, that for loading their libraries to storing.
-        trials: a sample is added to these.
+        trials: of the job so far, which may do; a sample is added to these.
     """
     if recipe.codecs is None:
         return recipe.codec
     clock.lap("store")
-    chosen = recipe.codecs.choose(array, math.prod(recipe.chunk_shape), lambda: clock.lap("store"))
+    chosen = recipe.codecs.choose(array, math.prod(recipe.chunk_shape), trials, lambda: clock.lap("store"))
     trials += chosen.samples
     clock.lap("trial")
     return chosen.codec

@@ -281,6 +281,17 @@ def test_a_video_that_was_seen_is_not_sampled_for_ever() -> None:
     assert choose.for_recipe(clip(size), "w").codecs is not None
 
 
+def test_one_job_does_not_use_up_what_there_is_for_samples() -> None:
+    """Many objects of a video that are described before the first is made share its sample."""
+    choose = chooser()
+    tables = [choose.for_recipe(clip(1 << 17), "v").codecs for _ in range(100)]
+    assert all(tables)
+    assert 0 < sum(table.is_own for table in tables if table is not None) < AT_FIRST // sample_bytes(1 << 17) / 2
+    other = choose.for_recipe(clip(1 << 17), "w").codecs
+    assert other is not None
+    assert other.is_own
+
+
 def test_an_object_that_nobody_looks_at_is_like_the_others() -> None:
     """Where no sample may be taken the mean of all decides, as it did for all objects before."""
     choose = chooser(Prices(byte_s=1e-8))

@@ -70,6 +70,19 @@ def test_noise_stays_raw_and_a_cartoon_is_packed(content: str, chosen: str) -> N
     assert all(each.raw_bytes == sample_bytes(1 << 21) for each in found.samples)
 
 
+def test_what_is_like_another_takes_its_ratio() -> None:
+    """Of the same job and with chunks of that size, unless a sample of its own is asked for."""
+    costs = CodecCost("lz4", 1e-9, 5e-9, 0.2), CodecCost("zstd1", 3e-9, 5e-9, 0.2)
+    table = CodecTable((CodecCost("raw", 0.0, 5e-9, ratio=1.0), *costs), is_own=False)
+    first = table.choose(picture("flat", 1 << 20), 1 << 20)
+    assert first.samples
+    again = table.choose(picture("noise", 1 << 20), 1 << 20, first.samples)
+    assert again == (first.codec, ())
+    assert table.choose(picture("noise", 1 << 19), 1 << 19, first.samples).samples
+    own = CodecTable(table.costs)
+    assert own.choose(picture("noise", 1 << 20), 1 << 20, first.samples).codec == "raw"
+
+
 @given(st.integers(1, 1 << 22), st.integers(1, 1 << 22))
 def test_pieces_are_spread_over_the_object(size: int, chunk_bytes: int) -> None:
     """They lie apart and within it, none is longer than a chunk, and together they are about a sample."""
