@@ -95,6 +95,8 @@ class Keeper:
         """By generation of the group."""
         self.densities = Densities()
         """What packed pictures of each video took."""
+        self._prices = Prices()
+        """By what is decided now."""
         self._average = Average()
         """Of what a generation costs."""
         self._failed: dict[str, Hashable] = {}
@@ -143,11 +145,14 @@ class Keeper:
                 decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
                 self._decided[number] = decided
                 self._observer.decided(begun)
-            for group_generation in self._decided.keys() - together.keys():
+            gone = self._decided.keys() - together.keys()
+            for group_generation in gone:
                 del self._decided[group_generation]
                 self.told.forget(group_generation)
                 self.files.forget(group_generation)
                 self.packs.forget(group_generation)
+            if open_again or gone:  # who packs objects asks for each of them
+                self._prices = self._found_prices()
             self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
@@ -157,6 +162,9 @@ class Keeper:
 
     def prices(self) -> Prices:
         """What bytes are worth now; nothing while all clips fit and no measured disk is waited for."""
+        return self._prices
+
+    def _found_prices(self) -> Prices:
         decided = [each for each in list(self._decided.values()) if each.chosen is not None]
         found = [each.chosen.prices(each.cost.devices) for each in decided if each.chosen is not None]
         most = (max(each) for each in zip(*map(astuple, found), strict=True))

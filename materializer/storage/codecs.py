@@ -177,8 +177,8 @@ class CodecChooser:
     def note(self, video: str, trials: Iterable[Trial]) -> None:
         """Take in what packing some of a video, by its content key, has told."""
         mine = [each for each in trials if each.codec in CODECS and each.raw_bytes]
-        for each in self._ratios.values():
-            each.note(video, mine)
+        self._ratios[LOCAL].note(video, mine)
+        self._ratios[REMOTE].note("", mine)  # where an object is copied it is not known of which video it is
 
     def for_recipe(self, recipe: Recipe, video: str) -> Recipe:
         """A new object with its codec, and where that can matter what each codec would cost.
