@@ -68,8 +68,8 @@ class Lying:
         ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
         for way in ways if any_lies else ():
             for place, video in enumerate(lasting.videos):
-                for picture in lasting.recipes(place, way) if video in lasting.images else ():
-                    lies = self._packs.find(picture.key)
+                for picture in lasting.picture_keys(place, way) if video in lasting.images else ():
+                    lies = self._packs.find(picture)
                     if lies is not None:
                         self._known.add(lies.pack)
                         found.setdefault(video, []).append(Kept(way, lies.bytes, made=True))
