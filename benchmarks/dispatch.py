@@ -32,6 +32,7 @@ from viewcache.catalog.policies import all_policies, find_policy
 from viewcache.catalog.records import CopyRow, ProgressRow
 from viewcache.materializer.child import start_child
 from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.scheduling.dispatcher import Dispatcher, DispatcherSettings
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.work import Position
@@ -136,7 +137,7 @@ class _Site:
     def dispatcher(self, watch: Observer, reserve: int = 0) -> Dispatcher:
         """One with workers that answer at once."""
         settings = DispatcherSettings(
-            FolderTarget(self.tier.root, False), CodecChooser({"local": "raw"}, list, float), 1 << 28, reserve
+            FolderTarget(self.tier.root, False), CodecChooser({"local": "raw"}, list, Prices), 1 << 28, reserve
         )
         pool = WorkerPool(WORKERS, memory_bytes=1 << 30, observer=watch)
         tiers = Tiers([self.tier], self.ledger)

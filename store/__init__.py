@@ -31,7 +31,8 @@ In the order of work:
 - ``fetch``: what a bucket sent, checked: wrong on the way, or where it lies
 - ``remote``: the remote tier: objects in a bucket
 - ``quiet``: libraries below fsspec log no requests, which hold tokens
-- ``codec_trial``: what each codec would do to a chunk
+- ``codec_trial``: what each codec would do to a chunk, or to a sample of an object
+- ``codec_choice``: the codec of one object, by what that costs and a sample of it
 """
 
 from viewcache.store.arena import MemoryHandle, MemoryReader

@@ -9,6 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from itertools import chain
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -182,10 +183,19 @@ class Tier(Budget, ABC):
         """Let go of memory, connections and threads; harmless when it was done."""
 
 
-def copy_object(source: Tier, stored: Stored, target: Tier, codec: str, key: str, *, durable: bool = False) -> Written:
+def copy_object(
+    source: Tier,
+    stored: Stored,
+    target: Tier,
+    codec: str,
+    key: str,
+    *,
+    durable: bool = False,
+    choose: Callable[[Bytes], str] | None = None,
+) -> Written:
     """Copy one object between tiers: the same pixels and attributes, in the codec of the target.
 
-    The caller holds a reservation in ``target``, of ``bound_bytes`` for that codec.
+    The caller holds a reservation in ``target``, of ``bound_bytes`` for that codec, or for all that may be chosen.
 
     Args:
         source: where it lies.
@@ -194,6 +204,7 @@ def copy_object(source: Tier, stored: Stored, target: Tier, codec: str, key: str
         codec: of the copy, a name in `viewcache.store.CODECS`. Encoded pictures stay as they are.
         key: the object's content key.
         durable: flush the copy to the device before it becomes visible.
+        choose: gives the codec instead, of the object's first rows.
 
     Raises:
         ChunkDamaged: the object is missing or damaged in ``source``; nothing is left behind in ``target``.
@@ -204,8 +215,14 @@ def copy_object(source: Tier, stored: Stored, target: Tier, codec: str, key: str
     if stored.codec in ENCODED:
         groups = (read_group(source.read, stored, chunk) for chunk in range(found.chunks))
         return target.write(key, groups, found, durable=durable)
+    runs = _checked(source, stored)
+    if choose is not None:
+        first = next(runs)
+        codec, runs = choose(first), chain((first,), runs)  # it is valid until the next one is asked for
     meta = ArrayMeta(found.shape, found.chunk, codec, found.attributes)
-    return target.write(key, _checked(source, stored), meta, durable=durable)
+    rows = stored.chunk_rows
+    chunks = (run[start : start + rows] for run in runs for start in range(0, len(run), rows))
+    return target.write(key, chunks, meta, durable=durable)
 
 
 def another(url: str, stored: Stored) -> ChunkDamaged:
@@ -214,7 +231,7 @@ def another(url: str, stored: Stored) -> ChunkDamaged:
 
 
 def _checked(source: Tier, stored: Stored) -> Iterator[Bytes]:
-    """The inner chunks in order, read some at a time into one buffer."""
+    """All rows in order, some inner chunks at a time, read into one buffer."""
     count, rows = len(stored.table.offsets), stored.chunk_rows
     row_bytes = int(np.prod(stored.shape[1:], dtype=np.int64))
     step = max(1, source.run_bytes // (rows * row_bytes))
@@ -222,4 +239,4 @@ def _checked(source: Tier, stored: Stored) -> Iterator[Bytes]:
     for first in range(0, count, step):
         part = buffer[: min((first + step) * rows, stored.shape[0]) - first * rows]
         source.read(stored, part, slice(first, first + step))
-        yield from (part[start : start + rows] for start in range(0, len(part), rows))
+        yield part

@@ -194,7 +194,8 @@ _TIER = KeySection(
         Key(
             "codec",
             "choice",
-            "How chunks are compressed; `auto` chooses for each object by what loading was measured to cost.",
+            "How chunks are compressed; `auto` chooses for each object by what packing and loading were measured to "
+            "cost, and where bytes are short or a disk is waited for by how well a sample of that object packs.",
             "auto",
             choices=("auto", "raw", "lz4", "zstd1"),
         ),

@@ -148,6 +148,7 @@ METRICS = (
     Metric("viewcache_frames_decoded_total", "Frames that came out of decoders.", _work("decoded")),
     Metric("viewcache_frames_converted_total", "Conversions of frames to RGB.", _work("converted")),
     Metric("viewcache_pictures_loaded_total", "Kept pictures that workers read and need not decode.", _work("loaded")),
+    Metric("viewcache_codec_samples_total", "Samples packed to choose the codec of an object.", _work("sampled")),
     Metric("viewcache_pictures_resident_total", "Of these, pictures that stay in memory.", _work("resident")),
     Metric("viewcache_objects_made_total", "Objects that were made.", _work("objects")),
     Metric("viewcache_made_bytes_total", "Raw bytes of the objects that were made.", _work("object_bytes"), (), "By"),

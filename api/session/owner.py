@@ -153,7 +153,7 @@ class Owner:
         self.mover: Mover | None = None
         """Moves objects between tiers; there with the dispatcher."""
         self._learning = Learning(catalog, lambda: self.opened)
-        self._codecs = storage.codecs(catalog, self.keeper.byte_s)
+        self._codecs = storage.codecs(catalog, self.keeper.prices)
         self._lock = lock
         self._gate = gate
         self._serves = serves

@@ -9,6 +9,7 @@ from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TierRow
 from viewcache.errors import BadInput, Full, ViewcacheError
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.scheduling.passing_rules import passing_bytes
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
@@ -35,10 +36,10 @@ class Storage:
     recovery: Recovery
     """Of the local tier; if it is not over, it is to be started."""
 
-    def codecs(self, catalog: Catalog, byte_s: Callable[[], float]) -> CodecChooser:
-        """What chooses codecs, given what says what a byte of the budget is worth."""
+    def codecs(self, catalog: Catalog, prices: Callable[[], Prices]) -> CodecChooser:
+        """What chooses codecs, given what says what bytes are worth."""
         fixed = {tier.name: tier.codec for tier in self.config.cache.tiers}
-        return CodecChooser(fixed, catalog.load_io_samples, byte_s)
+        return CodecChooser(fixed, catalog.load_io_samples, prices, catalog.add_io_samples)
 
 
 def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: bool) -> Storage:

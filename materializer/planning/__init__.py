@@ -31,6 +31,7 @@ In the order of work:
 - ``mounts``: which device a file lies on, in words
 - ``ladder``: what each way of writing pictures down takes
 - ``devices``: what disks and buckets give, cold
+- ``prices``: what bytes are worth now, as a value
 - ``cost``: what work costs: measured, else guessed
 - ``sharing``: what tasks save by sharing, counted
 """

@@ -18,6 +18,7 @@ from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.spec import AudioSpec
 from viewcache.store import ENCODED, Stored
+from viewcache.store.codec_choice import CodecTable
 from viewcache.store.tier import LOCAL
 
 __all__ = [
@@ -72,6 +73,8 @@ class Recipe:
     """``raw``, ``lz4`` or ``zstd1``; of intermediates also a name of `viewcache.store.ENCODED`: pictures in groups."""
     codec_is_chosen: bool = False
     """Whether the codec is part of what was decided to be kept; else it is chosen when the object is made."""
+    codecs: CodecTable | None = None
+    """What each codec costs, if a sample of the object is to say which it gets: then ``codec`` says nothing."""
     audio: AudioSpec | None = None
     """Of an object of kind ``audio``: what it is; ``frames`` is then the clip's first frame, when the audio begins."""
     parts: tuple[Part, ...] = ()

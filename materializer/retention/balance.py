@@ -27,6 +27,9 @@ STEPS = 16
 NEARLY = 0.98
 """What is busy for so much of the time is waited for too."""
 
+MOST_PRICE = 16.0
+"""A device's second is worth at most so many of every core: the hull of few items has sides that are nearly flat."""
+
 CLOSE = 1e-6
 """Of an epoch's time: what is not worth another price."""
 
@@ -72,15 +75,17 @@ def balance(options: Options, budget: int) -> WayChoice:
     cheapest = prune(options, budget)
     if not any(each.any() for each in options.device_s.values()):
         return cheapest
-    found = [cheapest.option, *_alike(options, budget)]
+    found, prices = [cheapest.option, *_alike(options, budget)], {}
     for device in options.device_s:
-        found += _priced(options, budget, device, cheapest.option)
+        priced, prices[device] = _priced(options, budget, device, cheapest.option)
+        found += priced
     if cheapest.short_bytes:  # the least is too much: nothing can be chosen that fits
         found = [option for option in found if taken(options, option, budget).short_bytes <= cheapest.short_bytes]
     ranked = [(times_of(options, option), option) for option in found]
     least = min(times.seconds for times, _ in ranked)
     best = min((each for each in ranked if each[0].seconds <= least * (1 + CLOSE)), key=lambda each: each[0].core_s)
-    return taken(options, best[1], budget)
+    waited_for = {device: prices[device] for device in best[0].bound_by if device in prices}
+    return replace(taken(options, best[1], budget), device_price=waited_for)
 
 
 def _alike(options: Options, budget: int) -> Iterator[Ways]:
@@ -90,8 +95,11 @@ def _alike(options: Options, budget: int) -> Iterator[Ways]:
             yield np.full(len(options.bytes), way, np.int64)
 
 
-def _priced(options: Options, budget: int, device: str, cheapest: Ways) -> list[Ways]:
+def _priced(options: Options, budget: int, device: str, cheapest: Ways) -> tuple[list[Ways], float]:
     """The choices at the prices of a device at which it and the cores come closest to each other, and one between them.
+
+    Beside them the core seconds that a second of the device is worth then. One that is waited for whatever is chosen
+    keeps all cores waiting: its second is worth one of each.
 
     All choices are points (core seconds, device seconds), and the best are corners of their lower hull. A price is a
     direction, and what is best in it a corner: the hull's side that crosses the diagonal is closed in on from both
@@ -110,7 +118,8 @@ def _priced(options: Options, budget: int, device: str, cheapest: Ways) -> list[
     low, high = cheapest, at(1 - CLOSE)  # not all of it, so that of equal device seconds the least work is taken
     found = [high]
     if point(low)[1] <= point(low)[0] or point(high)[1] >= point(high)[0]:
-        return found  # cores are waited for whatever is chosen, or the device is
+        return found, float(options.cores)  # cores are waited for whatever is chosen, or the device is
+    price = 0.5
     for _ in range(STEPS):
         (low_core, low_device), (high_core, high_device) = point(low), point(high)
         # Below 0 or above 1 only where an end is an item off the best: the sum is of two positive gaps.
@@ -126,7 +135,8 @@ def _priced(options: Options, budget: int, device: str, cheapest: Ways) -> list[
             low = between
         else:
             high = between
-    return [*found, low, _between(options, budget, low, high)]
+    worth = options.cores * price / (1 - price)
+    return [*found, low, _between(options, budget, low, high)], min(worth, options.cores * MOST_PRICE)
 
 
 def _between(options: Options, budget: int, start: Ways, end: Ways) -> Ways:

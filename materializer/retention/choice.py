@@ -67,6 +67,8 @@ class WayChoice:
     cost_s: float
     short_bytes: int = 0
     """By how much the budget is missed; 0 = it holds."""
+    device_price: Mapping[str, float] = field(default_factory=dict)
+    """Core seconds that a second of each device is worth that is waited for."""
 
 
 def taken(options: Options, option: NDArray[np.int64], budget: int) -> WayChoice:

@@ -13,8 +13,9 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.devices import host_of
+from viewcache.materializer.planning.devices import Devices, host_of
 from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.balance import RULES, Times, times_of
 from viewcache.materializer.retention.choice import Options, WayChoice
@@ -31,7 +32,7 @@ from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.workers.pool import job_bytes
 from viewcache.store.codec import ENCODED
-from viewcache.store.tier import REMOTE
+from viewcache.store.tier import LOCAL, REMOTE
 
 __all__ = ["Chosen", "IndexOf", "KeepSettings", "Settled", "choose", "free_bytes_for", "keepings", "to_come"]
 
@@ -241,13 +242,24 @@ class Chosen:
 
     @property
     def byte_s(self) -> float:
-        """Seconds of work that the byte saves which is the least worth keeping: about what one byte more is worth."""
+        """Seconds of work that the byte saves which is the least worth keeping: about what one byte more is worth.
+
+        Nothing where all has room that would save work.
+        """
         options, video = self.weighed.options, np.arange(len(self.choice.option))
-        size = options.bytes[video, self.choice.option]
-        saved = options.cost_s[:, options.nothing] - options.cost_s[video, self.choice.option]
+        size, cost_s = (each[video, self.choice.option] for each in (options.bytes, options.cost_s))
+        left = self.budget_bytes - self.choice.bytes
+        if not ((options.cost_s < cost_s[:, None]) & (options.bytes - size[:, None] > left)).any():
+            return 0.0
+        saved = options.cost_s[:, options.nothing] - cost_s
         kept = size > 0
         # A clip's byte is free again when its generation is over, and another one's takes its place.
         return max(0.0, float((saved[kept] / size[kept]).min())) / (1 + self.later) if kept.any() else 0.0
+
+    def prices(self, devices: Devices) -> Prices:
+        """What bytes of the local tier are worth; ``devices`` are those for which it was chosen."""
+        read_s = self.choice.device_price.get(LOCAL, 0.0) * devices.s_per_byte(LOCAL)
+        return Prices(self.byte_s, read_s, 1 + self.later)
 
     def ways(self) -> dict[str, int]:
         """What is kept of a video → of how many; the videos of which all clips are kept first."""
@@ -354,7 +366,8 @@ def choose(
     choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
     chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files)
-    if asked and (choice.option != weighed.options.leaf).any():
+    # Also where every clip is kept, how it is packed depends on whether the disk is waited for.
+    if asked and (choice.device_price or (choice.option != weighed.options.leaf).any()):
         return chosen
     return None if total <= budget and not chosen.lasts and not tells and not of_images else chosen
 

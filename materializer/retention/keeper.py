@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.retention.average import Average, like
 from viewcache.materializer.retention.chosen import (
@@ -94,6 +95,8 @@ class Keeper:
         """By generation of the group."""
         self.densities = Densities()
         """What packed pictures of each video took."""
+        self._prices = Prices()
+        """By what is decided now."""
         self._average = Average()
         """Of what a generation costs."""
         self._failed: dict[str, Hashable] = {}
@@ -144,8 +147,11 @@ class Keeper:
                 self._observer.decided(begun)
             for number in places.keys() - set(open_again):
                 self._decided[number] = replace(self._decided[number], place=places[number])
-            for group_generation in self._decided.keys() - together.keys():
+            gone = self._decided.keys() - together.keys()
+            for group_generation in gone:
                 self._over(group_generation)
+            if open_again or gone:  # who packs objects asks for each of them
+                self._prices = self._found_prices()
             self._expect()
             return {group_generation: each.chosen for group_generation, each in self._decided.items()}
 
@@ -153,11 +159,15 @@ class Keeper:
         """What work costs, as far as it was measured."""
         return CostModel.known(self._catalog, self._settings.codec, self._settings.host)
 
-    def byte_s(self) -> float:
-        """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
-        return max(
-            (each.chosen.byte_s for each in list(self._decided.values()) if each.chosen is not None), default=0.0
-        )
+    def prices(self) -> Prices:
+        """What bytes are worth now; nothing while all clips fit and no measured disk is waited for."""
+        return self._prices
+
+    def _found_prices(self) -> Prices:
+        decided = [each for each in list(self._decided.values()) if each.chosen is not None]
+        found = [each.chosen.prices(each.cost.devices) for each in decided if each.chosen is not None]
+        most = (max(each) for each in zip(*map(astuple, found), strict=True))
+        return Prices(*most) if found else Prices()
 
     def is_tight(self, work: ActiveGeneration) -> bool:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""

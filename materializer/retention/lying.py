@@ -10,7 +10,7 @@ from viewcache.catalog import Catalog
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.packs import Packs
 from viewcache.materializer.retention.ways import Kept
-from viewcache.materializer.workers.encoding import INSTEAD
+from viewcache.store import CODECS
 
 __all__ = ["Lying"]
 
@@ -48,8 +48,8 @@ class Lying:
         for place in places if written else ():
             mine = written.get(lasting.video_id(place), set())
             for way in lasting.ways if mine else ():
-                if mine.isdisjoint({(way.intermediate, way.codec), (way.intermediate, INSTEAD)}):
-                    continue
+                if mine.isdisjoint((way.intermediate, codec) for codec in {way.codec, *CODECS}):
+                    continue  # what was to be packed may lie as pixels, and those in any codec of pixels
                 whole = lasting.recipes(place, way)
                 there = [(size, each) for each in whole if (size := self._size_of(each.key)) is not None]
                 self._known.update(each.key for _, each in there)
@@ -63,9 +63,10 @@ class Lying:
     def _find_packed(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """The same of images, of which each way keeps one picture, in a pack."""
         found: dict[str, list[Kept]] = {}
-        codecs = self._packs.look()
+        any_lies = self._packs.look()
         self._looked.add(OF_SEVERAL)
-        for way in (way for way in lasting.ways if way.codec in codecs):
+        ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
+        for way in ways if any_lies else ():
             for place, video in enumerate(lasting.videos):
                 for picture in lasting.picture_keys(place, way) if video in lasting.images else ():
                     lies = self._packs.find(picture)

@@ -78,8 +78,8 @@ class Packs:
         """How many are known: those that lie there, and those that are to be made."""
         return len(self._known)
 
-    def look(self) -> set[str]:
-        """Learn which packs lie in the store; returns in which codecs."""
+    def look(self) -> bool:
+        """Learn which packs lie in the store; returns whether any do."""
         there = self._catalog.query("read_packs")
         ids, known = there["object_id"].to_pylist(), {pack.object_id for pack in self._known.values()}
         if fresh := [each for each in ids if each not in known]:
@@ -90,7 +90,7 @@ class Packs:
             for (key, object_id), mine in parts.items():
                 images, pictures = zip(*mine, strict=True)
                 self._known[key] = _Known(object_id, images, pictures)
-        return set(there["codec"].to_pylist())
+        return bool(ids)
 
     def find(self, picture: str) -> Lies | None:
         """Where a picture lies, by its content key; None if it is not there."""

@@ -40,6 +40,11 @@ class DispatcherSettings:
     tried: Callable[[str, Sequence[Trial]], None] = lambda *_: None
     """Told how well pictures of a video were packed, with its content key."""
 
+    def note_trials(self, video: str, trials: Sequence[Trial]) -> None:
+        """Tell all who want to know how well something of a video, by its content key, was packed."""
+        self.codecs.note(video, trials)
+        self.tried(video, trials)
+
 
 class Chooser:
     """Chooses by demand, then by deadline or, under pressure, by what is left. One dispatcher thread uses it."""

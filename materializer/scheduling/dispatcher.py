@@ -101,7 +101,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         """Of these, how often a policy has answered, which changes nothing in what it would answer now."""
         self._tier_moves = moves
         """Objects on their way between tiers; None where nothing moves them."""
-        self.tally = Tally(settings.tried)
+        self.tally = Tally(settings.note_trials)
         """What workers have done."""
 
     # What readers call ---------------------------------------------------------------------------------------------
@@ -324,9 +324,9 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         self._jobs += 1
         codecs, urgent = self._settings.codecs, missing_keys(self._board)
         trial = codecs.is_open(LOCAL) and has_trial(self._jobs)
-        target_of, codec_of = partial(self.passing.target, self._settings.target), codecs.for_recipe
+        target_of, packing = partial(self.passing.target, self._settings.target), codecs.for_recipe
         rooms = wanted, promises, self._ledger
-        running = begin(self._jobs, *rooms, target_of, codec_of, urgent, self._settings.near_of, trial=trial)
+        running = begin(self._jobs, *rooms, target_of, packing, urgent, self._settings.near_of, trial=trial)
         running.job = self._deaths.watched(running.job)
         self._running[self._jobs] = running
         return self._jobs

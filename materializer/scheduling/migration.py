@@ -354,11 +354,11 @@ class Mover:
         copy, target, begun = move.copy, move.target, time.monotonic()
         failed = True
         try:
-            chunk = math.prod(copy.stored.shape[1:]) * copy.stored.chunk_rows
-            codec = self._codecs.pick(target.name, chunk, uses=1.0)
+            codec, choose = self._codecs.for_copy(target.name, copy.stored)
             source = self._tiers[copy.tier]
             with move.reservation:
-                written = copy_object(source, copy.stored, target, codec, copy.key, durable=self._durable)
+                where = source, copy.stored, target, codec, copy.key
+                written = copy_object(*where, durable=self._durable, choose=choose)
                 counted = written.existed and self._ledger.find(copy.key, target.name) is not None
                 move.reservation.commit(0 if counted else written.bytes)
             stored = Made(copy.key, written, {}).stored

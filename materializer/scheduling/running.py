@@ -24,6 +24,7 @@ from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, Stretch
 from viewcache.materializer.workers.job import Job, Made, Near, Report, Target
 from viewcache.store import LocalTier, Reservation, Written, find_written
+from viewcache.store.codec_choice import RAW
 from viewcache.store.codec_trial import Trial
 from viewcache.store.passing import Passage
 from viewcache.store.tier import LOCAL, MEMORY
@@ -33,6 +34,9 @@ __all__ = ["Running", "Tally", "begin", "by_work", "describe", "makeable", "no_r
 _log = logging.getLogger("viewcache.dispatcher")
 
 SomeWork = TypeVar("SomeWork", bound=Work[str])
+
+Packing = Callable[[Recipe, str], Recipe]
+"""Gives an object its codec, see `CodecChooser.for_recipe`; told the content key of what it is made of, too."""
 
 
 @dataclass(slots=True)
@@ -146,7 +150,7 @@ class Tally:
         """Worker seconds by stage."""
         self.frames: Counter[str] = Counter()
         """Packets fed, frames decoded and wanted, pictures read, and of these from memory; objects made and passed on,
-        and their raw bytes."""
+        and their raw bytes; samples packed to choose a codec, and the microseconds of a core that this took."""
         self._lock = threading.Lock()
         self._read_s = self._told_s = 0.0
 
@@ -177,6 +181,8 @@ class Tally:
         running.seconds.update(report.seconds)
         running.cpu_s.update(report.span.cpu_s)
         self._tried(running.job.video_key, report.trials)
+        sampled_s = [each.pack_s for each in report.trials if each.unpack_s is None]
+        self.frames.update(sampled=len(sampled_s), sampled_us=round(1e6 * sum(sampled_s)))
         resident = _resident(report.frames, running.job.intermediates)
         trials = [*trial_rows(report.trials), *_fetched(report.frames), *resident]
         seconds: dict[str, float] = dict(running.seconds)
@@ -209,7 +215,7 @@ def describe(
     number: int,
     wanted: dict[str, list[Wanted[str]]],
     target: Target,
-    codec_of: Callable[[Recipe], str],
+    packing: Packing,
     intermediates: Sequence[Intermediate] = (),
     urgent: Set[str] = frozenset(),
     *,
@@ -223,10 +229,10 @@ def describe(
     first = [makeable(wanted[key]) for key in in_order_of_need(wanted, urgent)]
     recipes = {(id(work), row): recipe for work, rows in by_work(first) for row, recipe in work.recipes(rows).items()}
     ordered = [recipes[id(work), row] for work, row in first]
-    clips = tuple(replace(recipe, due=due, codec=codec_of(recipe)) for due, recipe in enumerate(ordered))
-    at = next((at for at, clip in enumerate(clips) if clip.kind == ObjectKind.BLOCK), 0)
+    at = next((at for at, recipe in enumerate(ordered) if recipe.kind == ObjectKind.BLOCK), 0)
     work, row = first[at]
     source = work.source(row)
+    clips = tuple(replace(packing(recipe, source.key), due=due) for due, recipe in enumerate(ordered))
     return Job(
         number=number,
         uri=source.uri,
@@ -253,7 +259,7 @@ def begin(
     promises: Mapping[str, Reservation | Passage],
     ledger: Ledger,
     target_of: Callable[[Mapping[str, Passage]], Target],
-    codec_of: Callable[[Recipe], str],
+    packing: Packing,
     urgent: Set[str],
     near_of: Callable[[str], KeptFile | None] = lambda _: None,
     *,
@@ -267,10 +273,10 @@ def begin(
     places = {key: each for key, each in promises.items() if isinstance(each, Passage)}
     rooms = {key: each for key, each in promises.items() if isinstance(each, Reservation)}
 
-    def codec_unless_passing(recipe: Recipe) -> str:
-        return "raw" if recipe.key in places else codec_of(recipe)  # packing saves nothing of what lies so shortly
+    def unless_passing(recipe: Recipe, video: str) -> Recipe:
+        return replace(recipe, codec=RAW) if recipe.key in places else packing(recipe, video)  # it lies so shortly
 
-    job = describe(number, wanted, target_of(places), codec_unless_passing, intermediates, urgent, trial=trial)
+    job = describe(number, wanted, target_of(places), unless_passing, intermediates, urgent, trial=trial)
     if kept := near_of(job.video_key):
         for copy in ledger.hold([kept.key], LOCAL) or ():
             job = replace(job, near=Near(kept.key, kept.stamp, copy.stored))

@@ -6,6 +6,7 @@ In the order of work:
 - ``ledger``: what lies in the store and who reads it
 - ``leases``: objects that are kept from leaving until a given time
 - ``tiers``: the tiers of an open cache: reading from where a copy lies
+- ``ratios``: how well objects pack, and when another sample may be taken
 - ``codecs``: which codec an object gets, by measured costs
 - ``eviction``: the active policy is asked; what happens when it fails
 - ``found``: objects that the store has and the catalog does not tell of

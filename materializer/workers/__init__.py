@@ -11,6 +11,7 @@ In the order of work:
 - ``audio``: the audio of a job's clips, one pass over each track
 - ``remote_steps``: what op workers do of a job, several frames to a call
 - ``frame``: one frame and what has been made of it
+- ``sampling``: the codec of an object, by a sample of it
 - ``make``: decode once, give every frame to all that need it
 - ``ahead``: the device reads what a job will need while the worker decodes
 - ``blocks``: what is wanted of several images: pictures to be kept, and blocks

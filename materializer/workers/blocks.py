@@ -28,6 +28,7 @@ from viewcache.materializer.workers.job import Begun, Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.materializer.workers.near import JobSource
+from viewcache.materializer.workers.sampling import codec_for
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
 from viewcache.store.codec_trial import Trial
 from viewcache.store.tier import MEMORY
@@ -72,10 +73,14 @@ class _Filling:
     def is_whole(self) -> bool:
         return None not in self._parts
 
-    def write(self, target: Target) -> Written:
-        """Publish it; each picture is found by its ``offset`` and ``shape`` in the attributes."""
+    def write(self, target: Target, clock: PhaseClock, trials: list[Trial]) -> Written:
+        """Publish it; each picture is found by its ``offset`` and ``shape`` in the attributes.
+
+        ``clock`` and ``trials`` are those of `codec_for`.
+        """
         attributes = {"kind": str(self.recipe.kind), "parts": self._parts}
-        meta = ArrayMeta(self.recipe.shape, self.recipe.chunk_shape, self.recipe.codec, attributes)
+        codec = codec_for(self.recipe, self._out, clock, trials)
+        meta = ArrayMeta(self.recipe.shape, self.recipe.chunk_shape, codec, attributes)
         return target.write(self.recipe.key, self._out, meta)
 
 
@@ -264,7 +269,7 @@ class _Images:
             yield from self._finished(self._block, span)
         for pack in self._packs:
             if pack.is_whole:
-                yield self._made_of(pack.recipe, pack.write(self._job.target))
+                yield self._made_of(pack.recipe, pack.write(self._job.target, self._clock, self._said.trials))
                 if pause():
                     return
                 self._clock.skip()
@@ -348,7 +353,8 @@ class _Images:
             self._bad[place] = failed[block.key] = why
         if not self._contradicted and not self._bad:
             attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
-            meta = ArrayMeta(block.shape, block.chunk_shape, block.codec, attributes)
+            codec = codec_for(block, self._out, self._clock, self._said.trials)
+            meta = ArrayMeta(block.shape, block.chunk_shape, codec, attributes)
             yield self._made_of(block, self._job.target.write(block.key, self._out, meta), span)
 
     def _make(self, image: _Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:

@@ -29,6 +29,7 @@ from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.lossy import LossyEncoding, LossySteps, lossy_step
 from viewcache.materializer.workers.near import JobSource, Look
 from viewcache.materializer.workers.remote_steps import RemoteSteps
+from viewcache.materializer.workers.sampling import codec_for
 from viewcache.store import ENCODED, ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
 
@@ -329,7 +330,8 @@ class _Maker:
     def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object], element: str = "uint8") -> Made:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         array = np.ascontiguousarray(array)
-        meta = ArrayMeta(array.shape, recipe.chunk_shape, recipe.codec, attributes, element)
+        codec = codec_for(recipe, array, self.clock, self.trials)
+        meta = ArrayMeta(array.shape, recipe.chunk_shape, codec, attributes, element)
         written = self.job.target.write(recipe.key, array, meta)
         self.clock.lap("store")
         if not self.tried and recipe.audio is None:

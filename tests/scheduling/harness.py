@@ -13,6 +13,7 @@ import numpy as np
 from tests.faults.caches import config
 from viewcache.api.config.load import load
 from viewcache.catalog import Catalog
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.scheduling.chooser import Chooser
@@ -260,7 +261,7 @@ class Harness:
             self.ledger,
             self.tiers,
             pool,
-            DispatcherSettings(target, CodecChooser({"local": "raw"}, list, float), job_bytes, reserve),
+            DispatcherSettings(target, CodecChooser({"local": "raw"}, list, Prices), job_bytes, reserve),
             lambda work, rows, why: self.task.substitute(self.active, rows, why),
             Learning(self.catalog, lambda: [self.task]).learn,
             chooser=lambda board, settings: Chooser(board, settings, pressure),

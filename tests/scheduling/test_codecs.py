@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import viewcache
 from tests.faults.caches import config, read_all
 from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.storage.codecs import CodecChooser, Rates, cheapest_codec, rates, trial_rows
 from viewcache.store import CODECS, codec
 from viewcache.store.codec_trial import Trial, try_codecs
@@ -57,7 +58,8 @@ def cost_near(known: dict[str, Rates], one: str, other: str, uses: float, byte_s
 
 def chooser(samples: list[IoSampleRow], byte_s: float = 0.0, **fixed: str) -> CodecChooser:
     """Of a cache with these measurements."""
-    return CodecChooser({"memory": "auto", "local": "auto", "remote": "auto"} | fixed, lambda: samples, lambda: byte_s)
+    tiers = {"memory": "auto", "local": "auto", "remote": "auto"} | fixed
+    return CodecChooser(tiers, lambda: samples, lambda: Prices(byte_s))
 
 
 HALVED = trial_rows(
@@ -118,6 +120,7 @@ def test_a_trial_measures_what_the_codec_does(content: str) -> None:
         assert (trial.chunk_bytes, trial.raw_bytes) == (whole.size, CHUNK)
         assert trial.packed_bytes == codec(trial.codec).encode(middle).size
         assert trial.pack_s > 0
+        assert trial.unpack_s is not None
         assert trial.unpack_s > 0
 
 

@@ -37,7 +37,7 @@ def test_what_a_job_declares_is_what_is_left_of_it(store: Path, videos: Path, se
         rows = harness.rows_of(harness.videos[0])
         wanted: dict[str, list[Wanted[str]]]
         wanted = {active.key(row): [(active, row)] * chance.randint(1, 3) for row in rows}
-        job = describe(1, dict(wanted), FolderTarget(harness.tier.root, False), lambda recipe: "raw")
+        job = describe(1, dict(wanted), FolderTarget(harness.tier.root, False), lambda recipe, _: recipe)
         running = Running(job, wanted, {}, [])
         keys = chance.sample(list(wanted), len(wanted))
         for left, key in zip(range(len(keys), 0, -1), keys, strict=True):

@@ -120,7 +120,7 @@ def test_a_worker_that_stops_while_idle_does_not_stop_the_dispatcher(harness: Ha
     """A job larger than the socket's buffer, given to a worker that does not listen, is given up after the grace."""
     pool = WorkerPool(1, memory_bytes=1 << 30, grace_s=0.5)
     active = harness.active
-    job = describe(1, {active.key(0): [(active, 0)]}, FolderTarget(harness.tier.root, False), lambda _: "raw")
+    job = describe(1, {active.key(0): [(active, 0)]}, FolderTarget(harness.tier.root, False), lambda recipe, _: recipe)
     try:
         pool.submit(job)
         until(lambda: any(event.kind == "report" for event in pool.poll(0.1)), "the first job's report")
