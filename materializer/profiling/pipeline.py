@@ -219,6 +219,12 @@ class Pipeline:
         """What blocks are made of, a list for each block: kept pictures, or the files of images."""
         return [[self._extent(part, kept=kept) for part in parts] for parts in self._parts]
 
+    def files(self) -> list[list[Extent]]:
+        """The files of images as they are read, those beside the sample included."""
+        beside, length = [Extent(path) for path in self._sample.beside], len(self._parts[0])
+        others = (beside[at : at + length] for at in range(0, len(beside), length))
+        return [*self.extents(kept=False), *others]
+
     def image_bytes(self, *, kept: bool) -> float:
         """Bytes of one of them, on average."""
         lengths = [extent.length for of in self.extents(kept=kept) for extent in of]
