@@ -1,7 +1,8 @@
 """Control groups whose processes get so many bytes a second of a disk, and a page cache of a stated size.
 
-Of version 1 (``blkio``, ``memory``, ``cpu``) and of version 2 (``io``, ``memory``, ``cpu``). It takes root. The trade-off: what processes need for themselves changes while they run, and the page cache gets
-what is left of a limit, so its size is right only for the moment at which it is set.
+Of version 1 (``blkio``, ``memory``, ``cpu``) and of version 2 (``io``, ``memory``, ``cpu``). It takes root. The
+trade-off: what processes need for themselves changes while they run, and the page cache gets what is left of a limit,
+so it has more at times than it was meant to.
 """
 
 import os
@@ -17,8 +18,8 @@ GROUPS = Path("/sys/fs/cgroup")
 """Where the system mounts them."""
 
 
-FAVOURED = {True: ("cpu.shares", "8192"), False: ("cpu.weight", "800")}
-"""By whether controllers are of version 1: eight times what another session has of the cores. With much more the
+FAVOURED = {True: ("cpu.shares", "32768"), False: ("cpu.weight", "3200")}
+"""By whether controllers are of version 1: 32 times what another session has of the cores. With much more the
 kernel's own threads would wait, too, which read and write for everybody.
 """
 
@@ -66,10 +67,9 @@ class Group:
         names = ("total_active_file", "total_inactive_file") if self.is_first else ("active_file", "inactive_file")
         return used - sum(int(stat[name]) for name in names)
 
-    def limit_page_cache(self, size: int) -> None:
-        """Let the page cache have so many bytes beside what the processes need now; more of it is given up."""
-        limit = "memory.limit_in_bytes" if self.is_first else "memory.max"
-        (self.memory / limit).write_text(str(self.needed_bytes() + size))
+    def limit_memory(self, size: int) -> None:
+        """Let processes and the page cache have so many bytes; what is cached beyond that is given up."""
+        (self.memory / ("memory.limit_in_bytes" if self.is_first else "memory.max")).write_text(str(size))
 
     def pause(self) -> None:
         """Stop all its processes where they are."""
@@ -103,8 +103,8 @@ def group(name: str, folder: Path, bytes_per_s: int) -> Iterator[Group]:
     """
     number, name = os.stat(folder).st_dev, f"viewcache-{name}-{os.getpid()}"
     is_first = (GROUPS / "blkio").is_dir()
-    above = [GROUPS / each if is_first else GROUPS for each in ("blkio", "memory", "cpu")]
-    found = Group(*(each / name for each in above), f"{os.major(number)}:{os.minor(number)}", is_first)
+    disk, memory, cores = (GROUPS / each / name if is_first else GROUPS / name for each in ("blkio", "memory", "cpu"))
+    found = Group(disk, memory, cores, f"{os.major(number)}:{os.minor(number)}", is_first)
     with ExitStack() as made:
         for each in found.folders:
             each.mkdir()

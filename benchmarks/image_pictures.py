@@ -170,5 +170,3 @@ class Arrays(OpenCV):
         if flipped:
             cut = np.asarray(cv2.flip(cut.reshape(-1, crop), 1), np.uint8).reshape(cut.shape)
         return torch.from_numpy(cut)
-
-

@@ -144,8 +144,9 @@ class _Whole(OpenCV):
 
 
 def _ffcv(setting: Setting, share: float | None = None) -> Batches:
-    """Batches by ffcv, of (B,H,W,3), which spares it the way to planes; crops are in the centre, as it has
-    no random ones, or of a part of any size (`Setting.resized_crop`).
+    """Batches by ffcv, of (B,H,W,3), which spares it the way to planes.
+
+    Crops are in the centre, as it has no random ones, or of a part of any size (`Setting.resized_crop`).
 
     Args:
         setting: of the run.

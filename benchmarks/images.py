@@ -146,7 +146,9 @@ def resized_answers(rounds: Rounds, kind: str) -> Iterator[Result]:
     """The figures of parts of any size that are resized once more, as `random_resized_crop` and ffcv's decoder do."""
     title = f"{kind}: random resized crops, an image of a later epoch"
     yield from rounds.against(f"{title}, beside ffcv", (FFCV, OURS), later_epochs, [Aim(OURS, at_most=1.1)])
-    yield from rounds.against(f"{title}, beside what is done by hand", (ARRAYS, ARRAYS_HERE, OPENCV, OURS), later_epochs)
+    yield from rounds.against(
+        f"{title}, beside what is done by hand", (ARRAYS, ARRAYS_HERE, OPENCV, OURS), later_epochs
+    )
     yield _account(rounds, f"{kind}, random resized crops")
 
 

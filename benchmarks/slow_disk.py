@@ -1,9 +1,9 @@
 """Whole epochs of images from a disk with a limit: what `viewcache` keeps, beside Liquid's eleven mixes and residents.
 
-Control groups limit what each training reads of the disk, and its page cache, so that an epoch finds little of the one
-before in memory, as on a machine whose images are many times its memory. Each training is a process of its own with a
-store of its own; all are warmed up, and then take turns, one epoch each a round, in a new order. Wall time counts, so
-the load of the machine does, too: look at the ratios within rounds and at their spread.
+A control group limits what a training reads of the disk, and all files are dropped from memory before each epoch that
+is timed, as on a machine whose images are many times its memory. Where the page cache itself is compared, the group
+leaves it so much memory instead. Each training is a process of its own with a new store, one after the other in a new
+order each round. Wall time counts, so the load of the machine does, too: see ``--favoured``, and the spread.
 """
 
 import json
@@ -16,7 +16,6 @@ import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -25,22 +24,26 @@ from typing import Any
 import numpy as np
 
 from benchmarks.groups import Group, group
-from benchmarks.harness import ROOT, Aim, Figure, Note, Result, Table, clips_in, cpu_seconds, main
+from benchmarks.harness import ROOT, Aim, Figure, Note, Result, Table, clips_in, cpu_seconds, main, run_apart
 from benchmarks.image_rivals import small_size
 from benchmarks.images import KINDS, QUICK, QUICK_SIZE, SIZE, make, pictures_of
 from viewcache.api.config.values import parse_size
+from viewcache.materializer.profiling.cold import drop
+from viewcache.materializer.workers.ahead import Extent
 
 AUTO, PAGE_CACHE, RESIDENTS = "auto", "all kept, page cache", "all kept, residents"
 MIXES = {f"{tenths} : {10 - tenths}": tenths / 10 for tenths in range(11)}
 """Kept : decoded → the share that is kept."""
 ENCODED, RAW = next(iter(MIXES)), list(MIXES)[-1]
+MEMORY_BYTES = 256 << 20
+"""For what is on its way, of which a quarter is for blocks that wait for their reader: a few batches."""
+GROWTH_BYTES, NO_LIMIT = 32 << 20, 1 << 50
+"""What processes may come to need beyond the most that they have needed, where their memory is limited."""
 SHARE = 0.3
 """Of the kept pictures' bytes, that memory has room for: residents, or pages."""
 WORKERS, SHORT_SIDE = 2, 256
 EPOCHS = 90
 """That a training is said to have: what is kept pays over all of them. It ends when enough of them were read."""
-WINDOW = 8
-"""Batches that may have been made before an epoch is timed; they are read and not counted."""
 PURE, NOISE, MEMORY = 1.15, 0.95, 0.8
 """Aims: of the better pure form's time ÷ auto's, of the best mix's ÷ auto's, of residents ÷ page cache."""
 
@@ -49,7 +52,6 @@ PURE, NOISE, MEMORY = 1.15, 0.95, 0.8
 class Setting:
     """One training."""
 
-    name: str
     images: str
     """Folder of the images, in a folder for each class."""
     folder: str
@@ -58,14 +60,15 @@ class Setting:
     """The fields of a `Group`."""
     budget_bytes: int
     page_bytes: int
-    """Of its page cache."""
+    """Of its page cache; 0 = files are dropped before each epoch."""
     mix: float | None
     """The share of images that is kept; None = `viewcache profile` measures, and `auto` chooses."""
     memory_bytes: int = 0
     """Of a memory tier for residents; 0 = there is none."""
     profile_s: float = 20.0
-    warm: int = 3
+    warm: int = 2
     """Epochs before the first that is timed."""
+    timed: int = 3
     is_favoured: bool = False
     """Whether it has the cores before other processes of the machine."""
     seed: int = 0
@@ -76,7 +79,7 @@ class Setting:
 
 @dataclass(slots=True)
 class Took:
-    """What one training took, an entry a round."""
+    """What one training took, an entry for each epoch of each round."""
 
     kept: float = 0.0
     """Part of the images of which something is kept, in the end."""
@@ -86,60 +89,13 @@ class Took:
     """Of the disk."""
 
 
-class Training:
-    """A training in a process of its own, which reads an epoch when it is told to and stands still otherwise.
-
-    So it makes nothing ahead while others are timed, and takes nothing from them.
-    """
-
-    def __init__(self, setting: Setting, limits: Group) -> None:
-        """Start it, and wait until it is warm.
-
-        Raises:
-            RuntimeError: it has ended.
-        """
-        self.took, self._group = Took(), limits
-        command = [sys.executable, "-m", "benchmarks.slow_disk", "--one", json.dumps(asdict(setting))]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT)
-        self.took.kept = self._said()["kept"]
-        limits.pause()
-
-    def epoch(self) -> float:
-        """Read one; returns its seconds."""
-        assert self._process.stdin is not None
-        self._group.resume()
-        self._process.stdin.write("epoch\n")
-        self._process.stdin.flush()
-        said = self._said()
-        self._group.pause()
-        self.took.kept = said["kept"]
-        self.took.wall_s.append(said["wall_s"])
-        self.took.cpu_s.append(said["cpu_s"])
-        self.took.read_bytes.append(said["read_bytes"])
-        return self.took.wall_s[-1]
-
-    def close(self) -> None:
-        """End it, and wait until it has."""
-        self._group.resume()
-        self._process.communicate()
-
-    def _said(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a training has ended with exit code {self._process.wait()}; its words are above")
-        said: dict[str, Any] = json.loads(line)
-        return said
-
-
 # The rounds -----------------------------------------------------------------------------------------------------------
 
 
 def bench(args: Namespace) -> Iterator[Result]:
     """Every kind of image in turn."""
     if args.quick:
-        args.images, args.warm, args.profile_seconds = min(args.images, 48), 1, 1.0
+        args.images, args.epochs, args.settle, args.profile_seconds = min(args.images, 48), 1, 1, 1.0
     folder = Path(tempfile.mkdtemp(prefix="viewcache-slow-disk-", dir=args.dir))
     try:
         try:
@@ -155,7 +111,7 @@ def bench(args: Namespace) -> Iterator[Result]:
             file_bytes = make(pictures, images, kind) / len(pictures)
             yield Note(
                 f"{kind}: {len(pictures):,} images of {size[0]} x {size[1]}, {file_bytes:,.0f} bytes each; the disk "
-                f"gives {args.device_limit / 1e6:,.0f} MB/s, the page cache has {args.page_cache / 1e6:,.0f} MB"
+                f"gives {args.device_limit / 1e6:,.0f} MB/s"
             )
             yield from answers(_race(images, folder / f"{kind} stores", size, args), kind, args.images)
             shutil.rmtree(images)
@@ -164,39 +120,47 @@ def bench(args: Namespace) -> Iterator[Result]:
 
 
 def _race(images: Path, stores: Path, size: tuple[int, int], args: Namespace) -> dict[str, Took]:
-    how: dict[str, Any] = {"seed": args.seed, "warm": args.warm, "profile_s": args.profile_seconds}
-    how["is_favoured"] = args.favoured
+    how: dict[str, Any] = {"timed": args.epochs, "profile_s": args.profile_seconds, "is_favoured": args.favoured}
     how |= QUICK if args.quick else {}
     resized = args.images * 3 * int(np.prod(small_size(size[1], size[0], how.get("short_side", SHORT_SIDE))))
     in_memory = int(resized * SHARE)
     mixes: dict[str, float | None] = {AUTO: None, **{name: MIXES[name] for name in args.mixes}}
     if args.residents:
         mixes |= {PAGE_CACHE: 1.0, RESIDENTS: 1.0}
-    with ExitStack() as held:
-        trainings: dict[str, Training] = {}
-        for number, (name, mix) in enumerate(mixes.items()):
-            store = stores / str(number)
+    took = {name: Took() for name in mixes}
+    order = random.Random(args.seed)
+    for repeat in range(args.repeats):
+        for name in order.sample(list(mixes), len(mixes)):
+            store = stores / "store"
             store.mkdir(parents=True)
-            of = held.enter_context(group(f"disk-{number}", store, args.device_limit))
-            fields = {key: value if key == "is_first" else str(value) for key, value in asdict(of).items()}
-            page_bytes = args.page_cache + (in_memory if name == PAGE_CACHE else 0)
-            # Of a memory tier a part is for what comes next; see `_configuration`.
-            memory_bytes = in_memory if name == RESIDENTS else 0
-            setting = Setting(
-                name, str(images), str(store), fields, 4 * resized + 10**8, page_bytes, mix, memory_bytes, **how
+            os.sync()  # what the one before wrote is not written back at this one's cost
+            with group("disk", store, args.device_limit) as limits:
+                fields = {key: value if key == "is_first" else str(value) for key, value in asdict(limits).items()}
+                setting = Setting(
+                    str(images),
+                    str(store),
+                    fields,
+                    budget_bytes=4 * resized + 10**8,
+                    mix=mixes[name],
+                    page_bytes=in_memory if name == PAGE_CACHE else 0,
+                    memory_bytes=in_memory if name == RESIDENTS else 0,
+                    warm=args.settle if name == AUTO else args.warm,
+                    seed=args.seed + repeat,
+                    **how,
+                )
+                found = Took(**run_apart("benchmarks.slow_disk", setting, None, str(store)))
+            shutil.rmtree(store)
+            took[name].kept = found.kept
+            took[name].wall_s += found.wall_s
+            took[name].cpu_s += found.cpu_s
+            took[name].read_bytes += found.read_bytes
+            said = ", ".join(f"{each:.2f}" for each in found.wall_s)
+            print(
+                f"round {repeat}, {name}: {found.kept:.0%} kept, {said} s; load {os.getloadavg()[0]:.1f}",
+                file=sys.stderr,
+                flush=True,
             )
-            trainings[name] = Training(setting, of)
-            held.callback(trainings[name].close)
-            _say(f"{name}: warm, {trainings[name].took.kept:.0%} of the images kept")
-        order = random.Random(args.seed)
-        for repeat in range(args.repeats):
-            for name in order.sample(list(trainings), len(trainings)):
-                _say(f"round {repeat}, {name}: {trainings[name].epoch():.2f} s")
-        return {name: each.took for name, each in trainings.items()}
-
-
-def _say(words: str) -> None:
-    print(f"{words}; load {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+    return took
 
 
 def answers(took: Mapping[str, Took], kind: str, images: int) -> Iterator[Result]:
@@ -238,10 +202,13 @@ def _ratio(title: str, above: Took, below: Took, aim: Aim) -> Figure:
 
 
 def _train(setting: Setting) -> None:
-    """Join the group, be warm, and read an epoch for each line of the standard input."""
+    """Join the group, be warm, and read epochs as fast as they come."""
     import viewcache
 
-    limits = Group(**{key: Path(value) if key in ("disk", "memory", "cores") else value for key, value in setting.group.items()})
+    fields: dict[str, Any] = {
+        key: Path(value) if key in ("disk", "memory", "cores") else value for key, value in setting.group.items()
+    }
+    limits = Group(**fields)
     limits.join()
     if setting.is_favoured:
         limits.favour()
@@ -250,26 +217,35 @@ def _train(setting: Setting) -> None:
     path.write_text(json.dumps(given))  # which is YAML
     if setting.mix is None:
         command = [sys.executable, "-m", "viewcache.api.cli.main", "profile", str(path)]
-        subprocess.run(
-            [*command, "--seconds", str(setting.profile_s)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT
-        )
+        subprocess.run([*command, "--seconds", str(setting.profile_s)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    took, needed = Took(), 0
     with viewcache.open(given) as cache:
         loader = cache.loader("train", framework="numpy")
         batches, length = loader.all_epochs(), len(loader)
         for _ in range(setting.warm * length):
             _touch(next(batches))
-        print(json.dumps({"kept": _kept(cache)}), flush=True)
-        for _ in sys.stdin:
-            limits.limit_page_cache(setting.page_bytes)
-            for _ in range(min(WINDOW, length)):
-                _touch(next(batches))
+            needed = max(needed, limits.needed_bytes())
+        os.sync()  # only what was written can be dropped
+        if setting.page_bytes:
+            limits.limit_memory(needed + GROWTH_BYTES + setting.page_bytes)
+        for _ in range(setting.timed):
+            if not setting.page_bytes:
+                drop(_files(setting))
             read, cpu_s, begun = limits.read_bytes(), cpu_seconds(), time.perf_counter()
             for _ in range(length):
                 _touch(next(batches))
-            wall_s = time.perf_counter() - begun
-            said = {"wall_s": wall_s, "cpu_s": cpu_seconds() - cpu_s, "read_bytes": limits.read_bytes() - read}
-            said["kept"] = _kept(cache)
-            print(json.dumps(said), flush=True)
+            took.wall_s.append(time.perf_counter() - begun)
+            took.cpu_s.append(cpu_seconds() - cpu_s)
+            took.read_bytes.append(limits.read_bytes() - read)
+        limits.limit_memory(NO_LIMIT)  # a query has a process of its own
+        took.kept = _kept(cache)
+    print(json.dumps(asdict(took)))
+
+
+def _files(setting: Setting) -> list[Extent]:
+    """All files that the training reads."""
+    folders = Path(setting.images), Path(setting.folder, "store", "objects")
+    return [Extent(str(path)) for folder in folders for path in folder.rglob("*") if path.is_file()]
 
 
 def _kept(cache: Any) -> float:
@@ -296,6 +272,7 @@ def _configuration(setting: Setting) -> dict[str, Any]:
             "store": tiers,
             "seed": setting.seed,
             "workers": WORKERS,
+            "memory": MEMORY_BYTES,
             "mix": "auto" if setting.mix is None else setting.mix,
         },
         "dataset": {
@@ -314,17 +291,16 @@ def _configuration(setting: Setting) -> dict[str, Any]:
 
 def _arguments(parser: ArgumentParser) -> None:
     default = Path(os.environ.get("VIEWCACHE_TEST_VIDEOS", ROOT.parent / "shared" / "videos")) / "train"
-    parser.set_defaults(repeats=5)
+    parser.set_defaults(repeats=1)
     parser.add_argument("--device-limit", type=parse_size, default=parse_size("150MB"), help="a second (default 150MB)")
-    parser.add_argument(
-        "--page-cache", type=parse_size, default=parse_size("64MB"), help="that each training has (default 64MB)"
-    )
     parser.add_argument("--videos", type=Path, default=default, help=f"clips that frames are of (default {default})")
     parser.add_argument("--images", type=int, default=1056, help="in the dataset (default 1056)")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=["q90"], help="of images (default q90)")
     parser.add_argument("--mixes", nargs="*", choices=MIXES, default=list(MIXES), help="kept : decoded (default all)")
     parser.add_argument("--no-residents", dest="residents", action="store_false", help="leave out those two")
-    parser.add_argument("--warm", type=int, default=3, help="epochs of each before the first round (default 3)")
+    parser.add_argument("--epochs", type=int, default=3, help="of a training that are timed (default 3)")
+    parser.add_argument("--warm", type=int, default=2, help="epochs before these (default 2)")
+    parser.add_argument("--settle", type=int, default=6, help="the same where `auto` looks for its mix (default 6)")
     parser.add_argument("--profile-seconds", type=float, default=20.0, help="of `viewcache profile` (default 20)")
     parser.add_argument(
         "--favoured", action="store_true", help="give trainings the cores before what else the machine does"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from viewcache.materializer.profiling.by_price import ByPrice, by_price
 from viewcache.materializer.profiling.cold import ColdRead, read_cold, write_back
 from viewcache.materializer.profiling.mixes import MOST_PROBES, TENTHS, Probed, Search, search
 from viewcache.materializer.profiling.pipeline import WINDOWS, Pipeline, Throughput
@@ -38,6 +39,8 @@ class Measured:
     search: Search
     mixes: Mapping[int, Throughput]
     """What was measured of each mix that was tried, by tenths: the window of the median rate."""
+    by_price: ByPrice
+    """What should come of choosing image by image."""
 
 
 def measure(pipeline: Pipeline, seconds: float, cores: int, tell: Callable[[str], None]) -> Measured:
@@ -78,7 +81,7 @@ def measure(pipeline: Pipeline, seconds: float, cores: int, tell: Callable[[str]
         device_s = rates.device_s(found.source_bytes, found.kept_bytes)
         return Probed(free_per_s(rates, found), device_s > rates.core_s(found.worker_s, found.reader_s))
 
-    return Measured(source, kept, rates, search(probe), mixes)
+    return Measured(source, kept, rates, search(probe), mixes, by_price(rates, pipeline.images()))
 
 
 def free_per_s(rates: Rates, found: Throughput) -> float:

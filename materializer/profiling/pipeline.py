@@ -20,6 +20,7 @@ from viewcache.errors import BadInput, BadVideo, Full, WorkerDied
 from viewcache.materializer.media.source import local_path
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Part, Recipe, block_recipe
 from viewcache.materializer.planning.size import clip_bound
+from viewcache.materializer.profiling.by_price import Images
 from viewcache.materializer.profiling.cold import drop, files_of, warm
 from viewcache.materializer.profiling.mixes import TENTHS
 from viewcache.materializer.profiling.sample import Sample, pack_of
@@ -229,6 +230,15 @@ class Pipeline:
         """Bytes of one of them, on average."""
         lengths = [extent.length for of in self.extents(kept=kept) for extent in of]
         return sum(lengths) / len(lengths)
+
+    def images(self) -> Images:
+        """What each image takes."""
+        of = [(each, self._sample.pixels[each.source.key]) for parts in self._parts for each in parts]
+        return Images(
+            np.array([self._extent(part, kept=False).length for part, _ in of], np.float64),
+            np.array([pixels for _, pixels in of], np.float64),
+            np.array([self._extent(part, kept=True).length for part, _ in of], np.float64),
+        )
 
     def _extent(self, part: Part, *, kept: bool) -> Extent:
         image = part.source.key

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class Sample:
     """Pictures that are made as one block."""
     images: int
     """In an epoch of the task."""
+    pixels: Mapping[str, int] = field(default_factory=dict)
+    """Of each image's own picture, by its content key."""
     beside: tuple[str, ...] = ()
     """Files of other images, which are only read: so many that all files have as many bytes as the pictures.
 
@@ -89,6 +91,7 @@ def sample_of(task: Task, most: int) -> Sample:
     index_of = task.index_of(plan)
     parts: list[Part] = []
     kept: dict[str, Recipe] = {}
+    pixels: dict[str, int] = {}
     for row, recipe in recipes.items():
         source = active.source_of(plan, row)
         if not is_local(source.uri):
@@ -97,12 +100,14 @@ def sample_of(task: Task, most: int) -> Sample:
             )
         how = kind.how(plan, row, ObjectKind.AUG)
         parts.append(Part(source, recipe))
-        kept[source.key] = intermediate_recipe(source.key, how, np.zeros(1, np.int32), index_of(int(plan.video[row])))
+        index = index_of(int(plan.video[row]))
+        kept[source.key] = intermediate_recipe(source.key, how, np.zeros(1, np.int32), index)
+        pixels[source.key] = index.frame_pixels
     uris = (active.source_of(plan, row).uri for row in rows[most : MOST_BESIDE * most].tolist())
     wanted = sum(math.prod(recipe.shape) for recipe in kept.values())
     wanted -= sum(size for _, size in _found(part.source.uri for part in parts))
     beside = tuple(_until(_found(uris), wanted))
-    return Sample(name, tuple(parts), kept, int(np.diff(plan.blocks.first).max()), images, beside)
+    return Sample(name, tuple(parts), kept, int(np.diff(plan.blocks.first).max()), images, pixels, beside)
 
 
 def _found(uris: Iterable[str]) -> Iterator[tuple[str, int]]:

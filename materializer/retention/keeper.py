@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -151,7 +152,8 @@ class Keeper:
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
-        return CostModel.known(self._catalog, self._settings.codec, self._settings.host)
+        known = CostModel.known(self._catalog, self._settings.codec, self._settings.host)
+        return replace(known, batch_s=self._observer.beside.batch_s())
 
     def byte_s(self) -> float:
         """What a byte of the budget is worth now, in seconds of work; nothing while all clips fit."""
