@@ -1,10 +1,13 @@
 """Content keys: an object's name is a hash of all that decides its bytes, so equal names are equal pixels."""
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["as_text", "content_key", "digests", "hash_of"]
 
@@ -22,8 +25,10 @@ def digests(base: "hashlib.blake2b", data: memoryview, width: int) -> list[bytes
     return found
 
 
-def as_text(keys: NDArray[np.void]) -> pa.StringArray:
+def as_text(keys: NDArray[np.void]) -> "pa.StringArray":
     """Content keys, (n,) of 16 bytes, as 32 hex digits each: a column, since a million strings take 80 MB."""
+    import pyarrow as pa  # which worker processes need not load
+
     ends = np.arange(0, 32 * len(keys) + 1, 32, dtype=np.int32)
     return pa.StringArray.from_buffers(len(keys), pa.py_buffer(ends), pa.py_buffer(keys.tobytes().hex().encode()))
 

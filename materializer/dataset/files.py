@@ -201,8 +201,11 @@ class Files:
 
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
-        stamp = Stamp(int(self.file_bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
-        return Found(self.uris[row], self.paths[row], stamp)
+        return Found(self.uris[row], self.paths[row], self.stamp(row))
+
+    def stamp(self, row: int) -> Stamp:
+        """The version of a file that was listed."""
+        return Stamp(int(self.file_bytes[row]), int(self._mtime_ns[row]), self._etags[row] or "")
 
     def error(self, row: int) -> str:
         """Why a file is bad."""
@@ -225,7 +228,7 @@ class Files:
             uri=self.uris[row],
             path=self.paths[row],
             key=self.keys[row],
-            stamp=self.found(row).stamp,
+            stamp=self.stamp(row),
             status=self._status(row),
             error=self.error(row),
             frames=int(self.frames[row]),
@@ -259,7 +262,7 @@ class Files:
     def claims(self, row: int, max_pixels: int) -> Claims:
         """What plans take for granted of a video whose packets nobody has looked at."""
         return Claims(
-            stamp=self.found(row).stamp,
+            stamp=self.stamp(row),
             frames=int(self.frames[row]),
             height=int(self.height[row]),
             width=int(self.width[row]),

@@ -382,7 +382,7 @@ def _starts(mode: str, flags: np.ndarray, order: np.ndarray) -> np.ndarray:
     Leading pictures of an open GOP are shown before the key frame that they follow in the file, and may be predicted
     from the group before it: they start one key earlier.
     """
-    if mode == "counted":
+    if mode == "counted" or len(flags) == 1:  # the packet of an image
         return np.zeros(len(order), np.int32)
     keys = np.flatnonzero(flags & KEY)
     rank = np.full(len(flags), -1, np.int64)

@@ -160,6 +160,13 @@ class GenerationPlan:
         one = self.keys[row] if row < len(self.keys) else self.audio_keys[row - len(self.keys)]
         return str(one.tobytes().hex())
 
+    def keys_of(self, rows: Sequence[int]) -> list[str]:
+        """The same of several."""
+        if self.audio is not None or len(rows) < 2:
+            return [*map(self.key, rows)]
+        digits, width = self.keys[rows].tobytes().hex(), 2 * self.keys.itemsize
+        return [digits[at : at + width] for at in range(0, len(digits), width)]
+
     @property
     def clip_bytes(self) -> int:
         """Raw bytes of one clip."""

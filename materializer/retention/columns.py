@@ -161,13 +161,14 @@ class Block:
         clips = [self._clips(number) for number in range(len(self._kinds))]
         missing = np.stack([each.missing for each in clips], axis=1)
         found = []
+        was = _by_way(before or ())
         for way in ways:
-            was = [next((each for each in mine if each.way == way), None) for mine in before or ()]
-            size = np.array([np.nan if each is None else each.bytes for each in was] or [np.nan])
-            made = np.array([each is not None and each.made for each in was] or [way.lasts])
+            size, made, done = (np.full(self._count, each) for each in (np.nan, before is None and way.lasts, 0.0))
+            for video, kept in was.get(way, {}).items():
+                size[video], made[video], done[video] = kept.bytes, kept.made, kept.share
             needs = needed[way.kept]
             if way.lasts:
-                done = np.array([0.0 if each is None else each.share for each in was] or [1.0])
+                done = done if before is not None else np.ones(self._count)
                 built = Built(lossless if way.codec == LOSSY else whole, fed_whole, done)
                 found.append(self._lasting(way, needs, clips, size, built))
             else:
@@ -324,14 +325,19 @@ class Block:
             each = np.full(self._count, np.inf)  # pictures of one size are of no use to clips of another one
         offered = np.isfinite(each) & (each > 0) & (each * LEAST_PICTURES <= self._most_bytes) & (needed.frames > 0)
         picture = np.where(offered, each, 0)
-        known = {size: cost.ladder.rung(way.codec, int(size)) for size in np.unique(picture).tolist()}
-        rungs = [known[size] for size in picture.tolist()]
+        sizes, of_size = np.unique(picture, return_inverse=True)
+        rungs = [cost.ladder.rung(way.codec, int(size)) for size in sizes.tolist()]
+        of_rung = of_size.copy()
         for place, video in self._packed_before:
-            rungs[place] = self._density(video, way.codec, int(picture[place])).of(rungs[place])
-        promised = np.array([rung.promised for rung in rungs])
+            rung = rungs[of_size[place]]
+            if (mine := self._density(video, way.codec, int(picture[place])).of(rung)) is not rung:
+                of_rung[place] = len(rungs)
+                rungs.append(mine)
+        promised = np.array([rung.promised for rung in rungs])[of_rung]
         offered &= picture * reach * promised <= self._whole_bytes  # else it is decoded for each few objects again
         pack_s, unpack_s, packed, lead = (
-            np.array([getattr(rung, name) for rung in rungs]) for name in ("pack_s", "unpack_s", "packed", "lead")
+            np.array([getattr(rung, name) for rung in rungs])[of_rung]
+            for name in ("pack_s", "unpack_s", "packed", "lead")
         )
         size, cost_s, work_s, missing, kept_bytes = self._of_clips(way, clips)
         decode_s = pixels * reach * cost.decode_s_per_pixel if native else built.pictures_s
@@ -342,7 +348,7 @@ class Block:
         kept_bytes = kept_bytes + picture * read * packed
         again += native * pixels * needed.visited * cost.convert_s_per_pixel
         part = part_of(way.codec, self._part_bytes)
-        each_object = np.array([part_pictures(int(size), part) for size in picture.tolist()])
+        each_object = np.array([part_pictures(int(size), part) for size in sizes.tolist()])[of_size]
         objects = np.ceil(reach / each_object)
         raw = picture * packed * reach + (objects - 1) * clip_bound(0, 0)
         size += np.where(np.isnan(intermediate), clip_bound(raw, reach), intermediate)
@@ -376,3 +382,12 @@ class Block:
             found[alike] = np.maximum(size, found.get(alike, np.zeros(self._count)))
         self._resized_of[kept] = np.asarray(np.sum(list(found.values()), axis=0))
         return self._resized_of[kept]
+
+
+def _by_way(before: Sequence[Sequence[Kept]]) -> dict[Way, dict[int, Kept]]:
+    """What was kept of each video in each way, by the video's place; the first where there are several."""
+    found: dict[Way, dict[int, Kept]] = {}
+    for video, mine in enumerate(before):
+        for each in mine:
+            found.setdefault(each.way, {}).setdefault(video, each)
+    return found

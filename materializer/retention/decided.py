@@ -51,6 +51,17 @@ class Decided:
         """Whether other plans are to be weighed, or more epochs of them have been read."""
         return {key: each[1:] for key, each in place.items()} != {key: each[1:] for key, each in self.place.items()}
 
+    def is_of_others(self, place: KeptAt) -> bool:
+        """Whether other plans are to be weighed."""
+        return {key: plan for key, (_, plan, _) in place.items()} != {k: plan for k, (_, plan, _) in self.place.items()}
+
+    def is_settled(self, has: Callable[[str], bool]) -> bool:
+        """Whether of every video pictures are kept that all its clips can be made from, and all of them are there."""
+        if self.chosen is None or self.failed or any(work.failed() for work in self.intermediates):
+            return False
+        mine = ((way, self.objects.get(video, {}).get(way)) for video, way in self.chosen.way_of().items())
+        return all(not way.kept and objects and all(has(each.key) for each in objects) for way, objects in mine)
+
     def before(self, has: Callable[[str], bool]) -> dict[str, tuple[Kept, ...]]:
         """What was chosen, and whether it is there already; what lasts is looked for in the store."""
         return {

@@ -22,7 +22,15 @@ from viewcache.materializer.planning.rows import ids_of
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.ways import How
 
-__all__ = ["intermediate_recipe", "intermediate_rows", "named", "picture_order", "recipe_in"]
+__all__ = [
+    "intermediate_recipe",
+    "intermediate_rows",
+    "named",
+    "picture_key",
+    "picture_order",
+    "picture_recipe",
+    "recipe_in",
+]
 
 
 def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: MediaIndex, codec: str = "") -> Recipe:
@@ -40,16 +48,16 @@ def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: 
         size = index.native_bytes
         assert size is not None  # otherwise they were not to be had
         shape: tuple[int, ...] = (len(frames), size)
-        key = content_key("frames", bytes.fromhex(video), frames.tobytes())
+        key = _frames_key(video, frames)
         program, row, kind = Program(()), np.zeros(0, np.int32), ObjectKind.FRAMES
     else:
-        steps, drawn = how
-        first, row = steps[0], np.frombuffer(drawn, np.int32)
+        steps, row = how[0], np.frombuffer(how[1], np.int32)
+        first = steps[0]
         op = get(first.name)
         assert isinstance(op, NativeOp)  # `ClipKind.resize` is one
         shape = (len(frames), 3, *op.target(first.params, row)[:2])
         program = _program(steps)
-        key = content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), row.astype("<i4").tobytes())
+        key = _aug_key(video, program, frames, row)
         kind = ObjectKind.AUG
     bound = clip_bound(math.prod(shape), len(frames))
     recipe = Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
@@ -61,8 +69,44 @@ def recipe_in(codec: str, recipe: Recipe) -> Recipe:
 
     They may be kept in two ways for a while: when the budget was changed, one is made from the other.
     """
-    key = content_key("kept", bytes.fromhex(recipe.key), codec.encode())
-    return replace(recipe, key=key, codec=codec, codec_is_chosen=True)
+    return replace(recipe, key=_key_in(codec, recipe.key), codec=codec, codec_is_chosen=True)
+
+
+def picture_key(video: str, how: How, frames: NDArray[np.int32], codec: str) -> str:
+    """The content key of an `intermediate_recipe` in a codec that was decided with it."""
+    if how is None:
+        return _key_in(codec, _frames_key(video, frames))
+    return _key_in(codec, _aug_key(video, _program(how[0]), frames, np.frombuffer(how[1], np.int32)))
+
+
+def picture_recipe(video: str, like: Recipe) -> Recipe:
+    """The same pictures as another recipe in a codec, of another video; cheaper than to work out all of it again."""
+    key = _key_in(like.codec, _aug_key(video, like.program, like.frames, like.row))
+    return Recipe(
+        key,
+        like.program,
+        like.row,
+        like.frames,
+        like.shape,
+        like.due,
+        like.bound,
+        like.kind,
+        codec=like.codec,
+        codec_is_chosen=True,
+    )
+
+
+def _frames_key(video: str, frames: NDArray[np.int32]) -> str:
+    return content_key("frames", bytes.fromhex(video), frames.tobytes())
+
+
+def _aug_key(video: str, program: Program, frames: NDArray[np.int32], row: NDArray[np.int32]) -> str:
+    drawn = row.astype("<i4").tobytes()
+    return content_key("aug", bytes.fromhex(video), program.signature, frames.tobytes(), drawn)
+
+
+def _key_in(codec: str, key: str) -> str:
+    return content_key("kept", bytes.fromhex(key), codec.encode())
 
 
 @lru_cache

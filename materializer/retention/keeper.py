@@ -200,7 +200,14 @@ class Keeper:
 
     def _must_decide(self, group_generation: int, place: KeptAt, cost: CostModel) -> bool:
         before = self._decided.get(group_generation)
-        return before is None or before.differs(place) or cost.moved(before.cost)
+        if before is None or cost.moved(before.cost):
+            return True
+        if not before.differs(place):
+            return False
+        if before.is_of_others(place) or not before.is_settled(self._has):
+            return True
+        before.place.update(place)  # with an epoch less to come the choice would be the same
+        return False
 
     def _decide_or_not(
         self,
@@ -381,9 +388,10 @@ class Keeper:
                     rows = rows[[plan.videos.keys[number] == key for number in plan.video[rows].tolist()]]
                     if len(rows):
                         row = int(plan.video[rows[0]])
-                        video_id, index = int(plan.videos.ids[row]), each.index_of(row)
+                        video_id = int(plan.videos.ids[row])
                         sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
                         if not way.lasts:
+                            index = each.index_of(row)
                             how = kind.how(plan, int(rows[0]), way.intermediate)
                             wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
             if way.lasts:

@@ -19,7 +19,13 @@ from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.density import DensityOf
 from viewcache.materializer.retention.horizon import Reach
-from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order, recipe_in
+from viewcache.materializer.retention.intermediates import (
+    intermediate_recipe,
+    picture_key,
+    picture_order,
+    picture_recipe,
+    recipe_in,
+)
 from viewcache.materializer.retention.needs import VideoRows
 from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, images_of
 
@@ -34,6 +40,10 @@ PARTS = 16
 
 LEAST_PICTURES = 16
 """Two full groups of a stride of two: with fewer, groups pack badly."""
+
+
+_FIRST = np.zeros(1, np.int32)
+"""The frame that an image has."""
 
 
 class Lasting:
@@ -73,11 +83,18 @@ class Lasting:
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
         self._rows = [VideoRows(each, place) for each in whole]
         self._known: dict[tuple[int, How, str], tuple[Recipe, ...]] = {}
+        self._alike: dict[tuple[How, str], Recipe | None] = {}
+        """Of images: what pictures that have been through the same have in common; None where each has its own."""
 
     def recipes(self, place: int, way: Way) -> tuple[Recipe, ...]:
         """The objects that a way keeps of the video at a place; none if it keeps none."""
         hows = dict.fromkeys(how for kind in self._kinds[way.kept :] for how in self._hows(place, kind, way))
         return tuple(each for how in hows for each in self._parts(place, how, way.codec))
+
+    def picture_keys(self, place: int, way: Way) -> list[str]:
+        """The content keys of the recipes of an image, whether or not such a picture can be kept: far cheaper."""
+        hows = dict.fromkeys(how for kind in self._kinds[way.kept :] for how in self._hows(place, kind, way))
+        return [picture_key(self.videos[place], how, _FIRST, way.codec) for how in hows]
 
     def video_id(self, place: int) -> int:
         """The catalog's id of the video at a place."""
@@ -87,12 +104,14 @@ class Lasting:
     def _hows(self, place: int, kind: ClipKind, way: Way) -> list[How]:
         """How the clips of a kind begin, which is one way; none if there are none of the video."""
         for number in kind.plans:
-            plan, rows, *_ = self._rows[number].rows(place, place + 1)
-            if len(rows):
-                return [kind.how(plan, int(rows[0]), way.intermediate)]
+            row = self._rows[number].first(place)
+            if row is not None:
+                return [kind.how(self._plans[number].plan, row, way.intermediate)]
         return []
 
     def _parts(self, place: int, how: How, codec: str) -> tuple[Recipe, ...]:
+        if self.videos[place] in self.images and (alike := self._of_images(place, how, codec)) is not None:
+            return (picture_recipe(self.videos[place], alike),)
         found = self._known.get((place, how, codec))
         if found is None:
             number, row = self._places[place]
@@ -121,6 +140,23 @@ class Lasting:
             )
             self._known[place, how, codec] = found
         return found
+
+    def _of_images(self, place: int, how: How, codec: str) -> Recipe | None:
+        """What pictures of all images in a codec have in common that have been through the same.
+
+        There may be a million, of each of which only the key is its own. None where more is: the decoder's own planes
+        have the size of the image, and of what is encoded it is known how densely each image packs.
+        """
+        if (how, codec) not in self._alike:
+            self._alike[how, codec] = None
+            if how is not None and codec != LOSSY:
+                number, row = self._places[place]
+                one = intermediate_recipe(self.videos[place], how, _FIRST, self._plans[number].index_of(row), codec)
+                rung = self._ladder.rung(codec, math.prod(one.shape))
+                if not rung.lead:
+                    bound = clip_bound(int(math.prod(one.shape) * rung.promised), 1)
+                    self._alike[how, codec] = replace(one, bound=bound)
+        return self._alike[how, codec]
 
 
 def whole_groups(frames: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -67,8 +67,8 @@ class Lying:
         self._looked.add(OF_SEVERAL)
         for way in (way for way in lasting.ways if way.codec in codecs):
             for place, video in enumerate(lasting.videos):
-                for picture in lasting.recipes(place, way) if video in lasting.images else ():
-                    lies = self._packs.find(picture.key)
+                for picture in lasting.picture_keys(place, way) if video in lasting.images else ():
+                    lies = self._packs.find(picture)
                     if lies is not None:
                         self._known.add(lies.pack)
                         found.setdefault(video, []).append(Kept(way, lies.bytes, made=True))

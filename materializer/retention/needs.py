@@ -32,6 +32,15 @@ class VideoRows:
         video = np.array([place.get(key, -1) for key in each.plan.videos.keys])[each.plan.video[rows]]
         order = np.argsort(video, kind="stable")
         self._rows, self._video = rows[order], video[order]
+        self._starts: list[int] | None = None
+        """Where the rows of each video begin, once somebody asked."""
+
+    def first(self, video: int) -> int | None:
+        """The first row of a video; None if it has none."""
+        if self._starts is None:
+            self._starts = np.searchsorted(self._video, np.arange(int(self._video.max(initial=-1)) + 2)).tolist()
+        start, end = self._starts[video : video + 2] if 0 <= video < len(self._starts) - 1 else (0, 0)
+        return int(self._rows[start]) if end > start else None
 
     def rows(self, start: int, stop: int) -> Rows:
         """The rows of videos start…stop."""

@@ -24,7 +24,7 @@ from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.needs import Floats, VideoRows
 from viewcache.materializer.retention.sources import Indexes, sketches_of
 from viewcache.materializer.retention.spread import NOWHERE, shuffled
-from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, kinds_of, ways_of
+from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, images_of, kinds_of, ways_of
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Weighed", "weigh"]
@@ -101,7 +101,8 @@ def weigh(
     density: DensityOf = cache(partial(densities.of, cost.ladder))
     lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, density) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
-    sketched = _sketched(plans, list(videos.values())) if len(names) > MOST_INDEXES else None
+    by_columns = len(names) > MOST_INDEXES or images_of(plans).issuperset(names)
+    sketched = _sketched(plans, list(videos.values())) if by_columns else None
     found, once, anew = list[Columns](), list[Once](), list[Columns]()
     for start in range(0, len(names), BLOCK):
         block = names[start : start + BLOCK]

@@ -96,7 +96,7 @@ class Board(State[str]):
             if cancelled.is_set():  # while it was planned
                 raise Closed("the reader was cancelled")
             self.demands.append(waiting)
-            self.given_up.difference_update(map(work.key, rows))
+            self.given_up.difference_update(work.keys(rows))
             wake()
             try:
                 while copies is None:
@@ -125,7 +125,7 @@ class Board(State[str]):
         return Fetched(copies, missed, now - begun, explain(begun, now, waiting.arrivals, tight))
 
     def _held(self, waiting: Demand[str]) -> list[Copy] | None:
-        return self._ledger.hold([waiting.work.key(row) for row in waiting.rows])
+        return self._ledger.hold(waiting.work.keys(waiting.rows))
 
     def _check_open(self) -> None:
         if self._closing:
@@ -193,7 +193,7 @@ class Board(State[str]):
         """An object is about to be there: let who waits for it know how that came about."""
         with self.changed:
             for waiting in self.demands:
-                if any(waiting.work.key(row) == key for row in waiting.rows):
+                if key in waiting.work.keys(waiting.rows):
                     waiting.arrivals.append(arrival)
 
     def tight(self, *, demanded: bool) -> None:

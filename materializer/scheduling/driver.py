@@ -150,7 +150,7 @@ class Driver(ABC, Generic[Key, Promise]):
         with self.lock:
             room = self.space.free_bytes - need.keep_free
             if room < size:
-                if waits or passing.keys().isdisjoint(map(choice.work.key, choice.rows)):
+                if waits or passing.keys().isdisjoint(choice.work.keys(choice.rows)):
                     return None, {}
                 room = 0  # what passes through memory needs none
             if evicted:  # what has left may be worth making

@@ -73,6 +73,10 @@ class PlannedClips(Makeable):
         """Content key of a row's object."""
         return self.plan.key(row)
 
+    def keys(self, rows: Sequence[int]) -> list[str]:
+        """Those of several."""
+        return self.plan.keys_of(rows)
+
     def video(self, row: int) -> str:
         """Content key of the video that a row's object is of; of images that of the block, which is made by itself."""
         return self.file_key(row) if self.plan.blocks is None else self.key(row)
@@ -307,6 +311,11 @@ class ActiveGeneration(Schedule[str], PlannedClips):
     def video_number(self, video: Hashable) -> int:
         """The row of a video, by its content key, among the plan's videos; -1 if it is not among them."""
         return self.plan.videos.row_of_key.get(str(video), -1)
+
+    def video_numbers(self, videos: Sequence[Hashable]) -> list[int]:
+        """The same of several, found together."""
+        found: list[int] = self.plan.videos.keys.rows_of([*map(str, videos)]).tolist()
+        return found
 
     def _video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         blocks = self.plan.blocks

@@ -55,7 +55,7 @@ class IntermediateSchedule(Work[Key]):
         self,
         group_generation: int,
         objects: Sequence[tuple[Key, Hashable, int]],
-        needs: Sequence[Callable[[Hashable], float | None]],
+        needs: Sequence[Callable[[Sequence[Hashable]], float | None]],
         free_bytes: int,
         lasting: Set[Key] = frozenset(),
         failed: dict[Key, Hashable] | None = None,
@@ -65,7 +65,7 @@ class IntermediateSchedule(Work[Key]):
         Args:
             group_generation: the group's generation.
             objects: what names each object and its video, and most bytes that it takes on disk.
-            needs: each says in how many seconds a video's clips that are not kept are needed next.
+            needs: each says in how many seconds a clip of some videos that is not kept is needed next.
             free_bytes: room that is left for those clips.
             lasting: which of the objects are of use in later generations too.
             failed: what could not be made, with its video, for whichever generation shares this.
@@ -160,7 +160,10 @@ class IntermediateSchedule(Work[Key]):
         return LATER_S if due is None and key in self._lasting else due
 
     def _due_in_s(self, video: Hashable) -> float | None:
-        return min((due for each in self._needs if (due := each(video)) is not None), default=None)
+        return self._first_due_in_s([video])
+
+    def _first_due_in_s(self, videos: Sequence[Hashable]) -> float | None:
+        return min((due for each in self._needs if (due := each(videos)) is not None), default=None)
 
 
 class IntermediateWork(IntermediateSchedule[str], Makeable):
@@ -171,7 +174,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         group_generation: int,
         objects: Sequence[IntermediateObject],
         sources: Mapping[str, Callable[[], VideoSource]],
-        needs: Sequence[Callable[[Hashable], float | None]],
+        needs: Sequence[Callable[[Sequence[Hashable]], float | None]],
         free_bytes: int,
         usable: Mapping[str, Sequence[IntermediateObject]],
         lasting: Set[str] = frozenset(),
@@ -183,7 +186,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
             group_generation: the group's generation.
             objects: what is to be kept.
             sources: give the videos, by content key; asked when an object is made, since much may be known by then.
-            needs: each says in how many seconds a video's clips that are not kept are needed next, by its content key.
+            needs: each says in how many seconds a clip of some videos that is not kept is needed next, by their keys.
             free_bytes: room that is left for those clips.
             usable: what may be there already to make an object from.
             lasting: keys of the objects that are of use in later generations too.
@@ -230,7 +233,7 @@ class PackWork(IntermediateWork):
         group_generation: int,
         packs: Sequence[Pack],
         sources: Mapping[str, Callable[[], VideoSource]],
-        needs: Sequence[Callable[[Hashable], float | None]],
+        needs: Sequence[Callable[[Sequence[Hashable]], float | None]],
         free_bytes: int,
         usable: Mapping[str, Sequence[IntermediateObject]],
         lasting: Set[str] = frozenset(),
@@ -280,8 +283,7 @@ class PackWork(IntermediateWork):
         return super()._is_open(row) and pack.recipe is not None and all(map(self._sources.__contains__, pack.images))
 
     def _due_in_s(self, video: Hashable) -> float | None:
-        due = map(super()._due_in_s, self._images.get(str(video), ()))
-        return min((each for each in due if each is not None), default=None)
+        return self._first_due_in_s(self._images.get(str(video), []))
 
 
 class FileWork(IntermediateWork):

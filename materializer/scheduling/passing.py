@@ -89,7 +89,7 @@ class Passing:
         """
         if self._memory is None or time.monotonic() < self._off_until:
             return candidates, {}
-        works, asked = self._works(), {choice.work.key(row) for row in choice.rows}
+        works, asked = self._works(), set(choice.work.keys(choice.rows))
         ahead = not self._is_short()
         tight = self._free_bytes() < sum(each.bytes_to_come() for each in works)
         beside = {other.video(row) for _, other, row, _ in candidates if other.rides}

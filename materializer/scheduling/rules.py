@@ -109,7 +109,7 @@ class NextJob(Generic[Key]):
     @property
     def objects(self) -> list[int]:
         """One row of each object: pictures of a block are one."""
-        return list({self.work.key(row): row for row in self.rows}.values())
+        return list(dict(zip(self.work.keys(self.rows), self.rows, strict=True)).values())
 
 
 # Who is next ----------------------------------------------------------------------------------------------------------
@@ -154,10 +154,16 @@ def next_demand(state: State[Key]) -> tuple[Work[Key], list[int]] | None:
     has = state.objects.has
     for demand in state.demands:
         work = demand.work
-        rows = [row for row in demand.rows if not has(work.key(row)) and work.state(row) != RowState.MAKING]
+        keys = work.keys(demand.rows)
+        there = {key: has(key) for key in set(keys)}
+        rows = [
+            (row, key)
+            for row, key in zip(demand.rows, keys, strict=True)
+            if not there[key] and work.state(row) != RowState.MAKING
+        ]
         if rows and demand.error is None:
-            video = work.video(rows[0])
-            return work, [row for row in rows if work.video(row) == video]
+            (first, same), video = rows[0], work.video(rows[0][0])
+            return work, [row for row, key in rows if row == first or key == same or work.video(row) == video]
     return None
 
 
@@ -201,18 +207,19 @@ def is_made(state: State[Key], work: Work[Key], row: int) -> bool:
 
 def missing_rows(state: State[Key], demand: Demand[Key]) -> list[int]:
     """What a reader waits for and is not there."""
-    key, has = demand.work.key, state.objects.has
-    return [row for row in demand.rows if not has(key(row))]
+    keys = demand.work.keys(demand.rows)
+    there = {key: state.objects.has(key) for key in set(keys)}
+    return [row for row, key in zip(demand.rows, keys, strict=True) if not there[key]]
 
 
 def missing_keys(state: State[Key]) -> set[Key]:
     """Keys of all that readers wait for and is not there."""
-    return {demand.work.key(row) for demand in state.demands for row in missing_rows(state, demand)}
+    return {key for key in wanted_keys(state) if not state.objects.has(key)}
 
 
 def wanted_keys(state: State[Key]) -> set[Key]:
     """Keys of all that readers wait for, there or not: what is there waits for the rest."""
-    return {demand.work.key(row) for demand in state.demands for row in demand.rows}
+    return {key for demand in state.demands for key in demand.work.keys(demand.rows)}
 
 
 # What a job makes -----------------------------------------------------------------------------------------------------
@@ -407,7 +414,7 @@ def protected_keys(state: State[Key]) -> set[Key]:
 
     So two readers that together want more than the budget holds take turns instead of evicting each other's clips.
     """
-    return {demand.work.key(row) for demand in state.demands[:1] for row in demand.rows}
+    return {key for demand in state.demands[:1] for key in demand.work.keys(demand.rows)}
 
 
 def eviction_bytes(need: int, free: int, budget: int) -> int:

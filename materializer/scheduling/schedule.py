@@ -104,6 +104,10 @@ class Schedule(Work[Key]):
         """The number of a video among those of the rows; -1 if it is not among them."""
         raise NotImplementedError
 
+    def video_numbers(self, videos: Sequence[Hashable]) -> list[int]:
+        """The same of several."""
+        return [*map(self.video_number, videos)]
+
     def __len__(self) -> int:
         """Number of rows."""
         return len(self._states)
@@ -249,9 +253,9 @@ class Schedule(Work[Key]):
         ranks = self._ranks(np.array(self.rows_of(key), np.int64))
         return self._soonest_s(ranks[ranks >= self.from_rank].tolist())
 
-    def unkept_due_in_s(self, video: Hashable) -> float | None:
-        """Seconds until a clip of a video that is not kept is needed next; None if none is."""
-        return self._soonest_s(self.unkept_ranks(video))
+    def unkept_due_in_s(self, videos: Sequence[Hashable]) -> float | None:
+        """Seconds until a clip of any of these videos that is not kept is needed next; None if none is."""
+        return self._soonest_s(self._unkept_ranks(videos).tolist())
 
     def _soonest_s(self, ranks: Sequence[int]) -> float | None:
         if len(self._readers) == 1:
@@ -260,11 +264,18 @@ class Schedule(Work[Key]):
 
     def unkept_ranks(self, video: Hashable) -> list[int]:
         """The ranks of a video's clips to come that are not kept, soonest first."""
-        if self.keeping is None:
-            return []
-        rows, ranks = self._to_come(video)
-        found: list[int] = ranks[~self.keeping.clips[rows]].tolist()
+        found: list[int] = np.sort(self._unkept_ranks([video])).tolist()
         return found
+
+    def _unkept_ranks(self, videos: Sequence[Hashable]) -> NDArray[np.int64]:
+        if self.keeping is None:
+            return _NONE
+        rows = self._rows_of_videos(videos)
+        rows = rows[~self.keeping.clips[rows]]
+        if self.used < self.order.positions:
+            rows = rows[self._states[rows] != RowState.LEFT_OUT]
+        ranks = self._ranks(rows) if self.order.moved else rows
+        return ranks[ranks >= self.from_rank]
 
     def next_needed(self, count: int) -> list[tuple[float, Key]]:
         """(seconds until it is needed, key) of the next ``count`` clips of each reader, soonest first."""
@@ -282,6 +293,13 @@ class Schedule(Work[Key]):
         """All rows of one video."""
         number = self.video_number(video)
         return self._by_video[self._video_starts[number] : self._video_starts[number + 1]] if number >= 0 else _NONE
+
+    def _rows_of_videos(self, videos: Sequence[Hashable]) -> NDArray[np.int64]:
+        """All rows of some."""
+        if len(videos) == 1:
+            return self.rows_of_video(videos[0])
+        starts, numbers = self._video_starts, self.video_numbers(videos)
+        return np.concatenate([_NONE, *(self._by_video[starts[n] : starts[n + 1]] for n in numbers if n >= 0)])
 
     def _to_come(self, video: Hashable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows of one video that a reader has not had, and their ranks, soonest first."""
@@ -328,9 +346,10 @@ class Schedule(Work[Key]):
 
     def mark_present(self, has: Callable[[Key], bool]) -> None:
         """Mark the planned rows whose object is there, given whether an object is."""
-        for row in np.flatnonzero(self._states == _PLANNED).tolist():
-            if has(self.key(row)):
-                self._states[row] = RowState.READY
+        planned = np.flatnonzero(self._states == _PLANNED).tolist()
+        keys = self.keys(planned)
+        there = {key for key in set(keys) if has(key)}
+        self._states[[row for row, key in zip(planned, keys, strict=True) if key in there]] = RowState.READY
 
     def ready(self) -> NDArray[np.bool_]:
         """(n,) whether a row's clip is known to be in the store, or on its way there."""

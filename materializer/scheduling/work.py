@@ -96,6 +96,10 @@ class Work(ABC, Generic[Key]):
     def key(self, row: int) -> Key:
         """What names a row's object."""
 
+    def keys(self, rows: Sequence[int]) -> list[Key]:
+        """The same of several; pictures of one block have one key."""
+        return [*map(self.key, rows)]
+
     @abstractmethod
     def video(self, row: int) -> Hashable:
         """What names the video that a row is made of."""

@@ -83,7 +83,7 @@ class SimulatedIntermediate:
 
     def when(self) -> float:
         """When a clip that is made from it is due next; infinite = never."""
-        found = (each.unkept_due_in_s(self.needs.video) for each in self.users if self.chosen)
+        found = (each.unkept_due_in_s([self.needs.video]) for each in self.users if self.chosen)
         never = LATER_S if self.needs.way.lasts and self.chosen else math.inf
         return min((due for due in found if due is not None), default=never)
 

@@ -124,7 +124,10 @@ class Ledger:
 
     def has(self, key: str) -> bool:
         """Whether an object is in the store, in any tier that can be read."""
-        return any(key in copies for copies in self._reachable())
+        for copies in self._reachable():  # noqa: SIM110 - asked most of all, and `any` takes three times as long
+            if key in copies:
+                return True
+        return False
 
     def size(self, key: str) -> int | None:
         """Bytes of an object's copy in the fastest tier that can be read; None if it is in none."""
@@ -230,7 +233,10 @@ class Ledger:
             self._catalog.release(ids, holder=holder)
 
     def _best(self, key: str) -> Copy | None:
-        return next((copy for shelf in self._reachable() if (copy := shelf.get(key)) is not None), None)
+        for shelf in self._reachable():
+            if (copy := shelf.get(key)) is not None:
+                return copy
+        return None
 
     def release(self, copies: list[Copy]) -> None:
         """Give holds back."""

@@ -7,17 +7,18 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
-from viewcache.materializer.media.facts import Claims, Scanned
+from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.head import Seen
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, packet_index, picture_index
-from viewcache.materializer.media.source import is_local, local_path, open_source
+from viewcache.materializer.media.source import Stamp, is_local, local_path, open_source
 from viewcache.materializer.planning.program import finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
 from viewcache.materializer.workers.ahead import Extent, announce
@@ -272,7 +273,8 @@ class _Images:
         if claims is None or claims.error or part.program.is_remote:
             return False
         try:
-            return self._crop(part, kept, self._pictures[image.place], _claimed(claims))
+            index = _claimed(claims.width, claims.height, claims.pix_fmt)
+            return self._crop(part, kept, self._pictures[image.place], index)
         except Exception:  # its own job fails alike, and says what it was
             return False
 
@@ -287,7 +289,11 @@ class _Images:
         if not made:
             return False
         frame = Frame(None, index, self._clock, made)
-        arrays = {id(leaf): np.stack([frame.at(node) for node in leaf.nodes]) for leaf in leaves}
+        (node,) = leaves[0].nodes if len(leaves) == 1 else (None,)
+        if node is not None:
+            arrays = {id(leaves[0]): np.ascontiguousarray(frame.at(node))[None]}
+        else:
+            arrays = {id(leaf): np.stack([frame.at(node) for node in leaf.nodes]) for leaf in leaves}
         if len(arrays) < len(leaves):  # two ways begin with one: neither may write to it
             for array in arrays.values():
                 array.flags.writeable = False
@@ -396,9 +402,10 @@ def _looked_at(source: VideoSource) -> VideoIndex | None:
     return index if is_same and index.stamp.same(claims.stamp) else None
 
 
-def _claimed(claims: Claims) -> VideoIndex:
+@lru_cache
+def _claimed(width: int, height: int, pix_fmt: str) -> VideoIndex:
     """An index of an image that is not opened, by what its header said; of kept pictures its size is asked alone."""
-    return packet_index(Seen("jpeg", claims.width, claims.height, claims.pix_fmt, 2, 0, 1), claims.stamp, 0)
+    return packet_index(Seen("jpeg", width, height, pix_fmt, 2, 0, 1), Stamp(0), 0)
 
 
 def _joined(one: Span, other: Span) -> Span:

@@ -6,6 +6,7 @@ Pictures that were packed in groups are unpacked forward, each group once where 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.lossless import Decoder, decoder
 from viewcache.materializer.media.lossy import LossyDecoder
-from viewcache.materializer.planning.program import FrameStep, grow
+from viewcache.materializer.planning.program import FrameStep, Program, grow
 from viewcache.materializer.planning.recipe import Intermediate
 from viewcache.materializer.workers.encoding import pictures_of
 from viewcache.materializer.workers.job import Target
@@ -30,6 +31,8 @@ __all__ = ["IntermediateReader", "root_of"]
 Bytes = NDArray[np.uint8]
 ReadInto = Callable[[Stored, Bytes, Sequence[int]], None]
 """Reads chunks of an object in the tier where it lies."""
+
+_FIRST = np.zeros(1, np.int32)
 
 
 def root_of(node: FrameStep | None) -> FrameStep | None:
@@ -116,8 +119,9 @@ class _Source:
     def __init__(self, intermediate: Intermediate, read_into: ReadInto, index: VideoIndex) -> None:
         self.intermediate = intermediate
         self._read_into, self._index = read_into, index
-        self._order = np.argsort(intermediate.frames, kind="stable")
-        self._frames = intermediate.frames[self._order]
+        frames = intermediate.frames
+        self._order = _FIRST if len(frames) == 1 else np.argsort(frames, kind="stable")
+        self._frames = frames[self._order]
         self._reader: _Pixels | _OfPack | _Groups | None = None
 
     @property
@@ -241,4 +245,10 @@ class IntermediateReader:
 
 def _operation(intermediate: Intermediate) -> FrameStep | None:
     """What was done to its frames."""
-    return grow(intermediate.program, intermediate.frames[:1], intermediate.row).nodes[0]
+    return _operation_of(intermediate.program, intermediate.row.tobytes())
+
+
+@lru_cache
+def _operation_of(program: Program, row: bytes) -> FrameStep | None:
+    """The same; kept pictures of all images of a block have been through the same."""
+    return grow(program, _FIRST, np.frombuffer(row, np.int32)).nodes[0]

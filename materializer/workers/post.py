@@ -16,8 +16,9 @@ from operator import attrgetter
 from typing import Any
 
 from viewcache.materializer.clock import Span
+from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.planning.program import Instruction, Program
-from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, Part, Recipe, VideoSource
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Near, PassingTarget, Report
 from viewcache.store import MemoryHandle, Stored, Written
 from viewcache.store.format import ChunkTable
@@ -31,6 +32,7 @@ _AT_ONCE = 1 << 18
 
 VALUES = (
     ChunkTable,
+    Claims,
     FolderTarget,
     Instruction,
     Intermediate,
@@ -38,6 +40,7 @@ VALUES = (
     Made,
     MemoryHandle,
     Near,
+    Part,
     PassingTarget,
     Place,
     Program,
@@ -45,6 +48,7 @@ VALUES = (
     Report,
     Span,
     Stored,
+    VideoSource,
     Written,
 )
 """What is pickled by its fields: all that is said of each job and each object."""

@@ -60,11 +60,16 @@ def test_keys_are_found(keys: list[str], other: str, data: st.DataObject) -> Non
     )
     for word in ("", "no key", other[:-2], other + "00"):
         assert word not in held.places
+    wanted = [other, *keys, other]
+    assert held.rows_of(wanted).tolist() == [held.places.get(key, -1) for key in wanted]
+    assert held.rows_of([*keys, "no key", other[:-2]]).tolist()[-2:] == [-1, -1]
+    assert held.rows_of(["x" * 32]).tolist() == [-1]
     if keys:
         row = data.draw(st.integers(0, len(keys) - 1))
         held[row] = other
         assert held[row] == other
         assert held.places[other] == row
+        assert held.rows_of([other]).tolist() == [row]
 
 
 @given(st.lists(st.integers(-9, 9), unique=True), st.lists(st.integers(-9, 9)))

@@ -27,6 +27,8 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_recipe
+from viewcache.materializer.retention.intermediates import intermediate_recipe
+from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.retention.packs import TRIES, Packs, Picture
 from viewcache.materializer.scheduling.intermediate_work import Pack, PackWork
 from viewcache.materializer.storage.found import pack_parts
@@ -101,6 +103,62 @@ def filled(folder: Path, images: Path, truth: list[NDArray[np.uint8]], **setting
         assert same(read(cache), truth)
         assert sum(int(str(count)) for _, count in lying(cache)) >= COUNT
         return lying(cache)
+
+
+def test_what_is_settled_is_not_decided_again(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once all that is kept for the epochs to come lies there, each epoch that is read changes nothing; if some of it
+    has gone, it is chosen and made again.
+    """
+    decide, decided = Keeper._decide, list[int]()
+
+    def counting(keeper: Keeper, number: int, *given: Any) -> Any:
+        decided.append(number)
+        return decide(keeper, number, *given)
+
+    monkeypatch.setattr(Keeper, "_decide", counting)
+    with viewcache.open(config(tmp_path, images, cache={"epochs_per_generation": 8}, **LONG)) as cache:
+        got = []
+        for epoch in range(8):
+            if epoch == 6:
+                gone = str(lying(cache)[0][0])
+                cache.owner.ledger.lost("local", [gone])
+            for iteration in range(cache.task("train").iterations(epoch)):
+                got.append(cache.read("train", epoch, iteration).video[:, 0].copy())
+                if not iteration:
+                    idle(cache)
+            if epoch == 1:
+                before = decided.count(0)
+            if epoch == 5:
+                assert decided.count(0) == before
+        assert decided.count(0) > before
+        assert len(lying(cache)) > 0
+    assert same(got, truth)
+
+
+def test_what_images_have_in_common_is_worked_out_once(tmp_path: Path, images: Path) -> None:
+    """Recipes and keys of kept pictures are those that each image would have if it were alone."""
+    with viewcache.open(config(tmp_path, images, **LONG)) as cache:
+        cache.read("train", 0, 0)
+        idle(cache)
+        chosen = cache.owner.keeper.chosen(0)
+        assert chosen is not None
+        assert chosen.weighed.lasting is not None
+        lasting, index_of = chosen.weighed.lasting, cache.task("train").task.dataset.index
+        seen = 0
+        for place, video in enumerate(lasting.videos):
+            for way in lasting.ways:
+                for recipe in lasting.recipes(place, way):
+                    assert recipe.key in lasting.picture_keys(place, way)
+                    how = None if recipe.native else (recipe.program.instructions, recipe.row.tobytes())
+                    index = index_of(lasting.video_id(place))
+                    alone = intermediate_recipe(video, how, np.zeros(1, np.int32), index, way.codec)
+                    assert (recipe.key, recipe.shape, recipe.codec) == (alone.key, alone.shape, alone.codec)
+                    assert recipe.codec_is_chosen
+                    assert (recipe.kind, recipe.native, recipe.program) == (alone.kind, alone.native, alone.program)
+                    seen += 1
+        assert seen >= COUNT
 
 
 @given(st.lists(st.integers(1, 1 << 20), min_size=1, max_size=MOST_PICTURES))
@@ -304,7 +362,7 @@ def test_packs_that_are_never_made_are_forgotten(catalog: Catalog) -> None:
 def work_of(*packs: Pack, sources: set[str]) -> PackWork:
     """Packs of a generation in which each image is needed in so many seconds as its number says."""
     named = {image: lambda: VideoSource("", "", "", b"", 1) for image in sources}
-    return PackWork(0, packs, named, [lambda image: float(int(str(image), 16))], 0, {})
+    return PackWork(0, packs, named, [lambda images: min(float(int(str(image), 16)) for image in images)], 0, {})
 
 
 def test_what_cannot_be_made_again_is_of_use_while_it_lies_there() -> None:
