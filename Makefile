@@ -19,7 +19,7 @@ PROCESSES ?= 3
 PYTEST = $(RUN)/python -m pytest -n $(PROCESSES) --dist worksteal
 # Folders of tests that say within minutes whether the tree is whole.
 FAST := tests/house tests/config tests/ops tests/plan tests/store tests/api
-BENCH ?= $(filter-out __init__ answering harness handmade image_rivals invented cache_model longrun rivals lockstep trainees,$(basename $(notdir $(wildcard benchmarks/*.py))))
+BENCH ?= $(filter-out __init__ answering groups harness handmade image_pictures image_rivals invented cache_model longrun rivals lockstep trainees,$(basename $(notdir $(wildcard benchmarks/*.py))))
 # Environment, not text pasted into a command: a folder's name may hold spaces and quotes.
 export VIDEOS
 

@@ -8,7 +8,6 @@ torchvision or ffcv, and not viewcache, can run them (``--python`` of the benchm
 
 import importlib
 import json
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +18,10 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 from torch.utils.data import DataLoader
 
 from benchmarks.harness import cpu_seconds
+from benchmarks.image_pictures import Arrays, Bytes, OnDemand, OpenCV, Pillow, Setting, listed, small_size
 
 __all__ = [
     "ARRAYS",
@@ -44,7 +42,6 @@ __all__ = [
     "small_size",
 ]
 
-Bytes = NDArray[np.uint8]
 Batches = Iterator[tuple[Bytes, Bytes]]
 """Pictures, uint8, and their labels; epoch after epoch."""
 
@@ -56,27 +53,6 @@ OURS = "viewcache"
 WORKERS = 2
 JPEG_QUALITY = 90
 """Of the images that ffcv keeps as JPEG."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One run of one system."""
-
-    system: str
-    """A key of `SYSTEMS`."""
-    images: str
-    """Folder of the images, in a folder for each class."""
-    folder: str
-    """An empty folder for what the system stores."""
-    began_s: float = 0.0
-    """``time.perf_counter()`` when the process was started."""
-    budget_bytes: int = 10**9
-    seed: int = 0
-    epochs: int = 4
-    """0 = read one batch and close."""
-    images_per_batch: int = 64
-    short_side: int = 256
-    crop: int = 224
 
 
 @dataclass(slots=True)
@@ -110,110 +86,6 @@ class Took:
     """Most memory of this process, libraries included."""
 
 
-def listed(folder: str) -> tuple[list[str], list[int]]:
-    """The images of a folder of classes, and their labels: classes are numbered by name."""
-    files: list[str] = []
-    labels: list[int] = []
-    for number, kind in enumerate(sorted(path for path in Path(folder).iterdir() if path.is_dir())):
-        found = sorted(map(str, kind.iterdir()))
-        files += found
-        labels += [number] * len(found)
-    return files, labels
-
-
-def small_size(height: int, width: int, short_side: int) -> tuple[int, int]:
-    """Height and width whose short side has a given length, rounded down as torchvision does."""
-    scale = short_side / min(height, width)
-    return (short_side, int(width * scale)) if height <= width else (int(height * scale), short_side)
-
-
-# On demand -----------------------------------------------------------------------------------------------------------
-
-
-class _OnDemand:
-    """A map-style dataset: one image is opened, decoded, resized, cropped and flipped, each time anew."""
-
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        self.files, self.labels = listed(setting.images)
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
-        return self.picture(number), self.labels[number]
-
-    def picture(self, number: int) -> torch.Tensor:
-        """(3,h,w) uint8, perhaps strided."""
-        raise NotImplementedError
-
-    def place(self, height: int, width: int) -> tuple[int, int, bool]:
-        """Draw top and left of a crop, and whether to flip it; torch seeds each worker."""
-        crop = self.setting.crop
-        return random.randint(0, height - crop), random.randint(0, width - crop), random.random() < 0.5
-
-
-class Pillow(_OnDemand):
-    """The very steps of torchvision's ImageFolder, Resize, RandomCrop, RandomHorizontalFlip and PILToTensor."""
-
-    def picture(self, number: int) -> torch.Tensor:
-        """By PIL; its resize is antialiased."""
-        with open(self.files[number], "rb") as file, Image.open(file) as opened:
-            image = opened.convert("RGB")
-        height, width = small_size(image.height, image.width, self.setting.short_side)
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
-        top, left, flipped = self.place(height, width)
-        image = image.crop((left, top, left + self.setting.crop, top + self.setting.crop))
-        if flipped:
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
-
-
-class OpenCV(_OnDemand):
-    """By OpenCV, with its plain bilinear filter, which aliases."""
-
-    def picture(self, number: int) -> torch.Tensor:
-        """Colours are put in order behind the crop, where there are fewer pixels."""
-        image = self.resized(number)
-        top, left, flipped = self.place(*image.shape[:2])
-        image = image[top : top + self.setting.crop, left : left + self.setting.crop]
-        image = cv2.cvtColor(cv2.flip(image, 1) if flipped else image, cv2.COLOR_BGR2RGB)
-        return torch.from_numpy(image).permute(2, 0, 1)
-
-    def resized(self, number: int) -> Any:
-        """(H,W,3), blue first."""
-        image = cv2.imdecode(np.fromfile(self.files[number], np.uint8), cv2.IMREAD_COLOR)
-        assert image is not None, self.files[number]
-        height, width = small_size(image.shape[0], image.shape[1], self.setting.short_side)
-        return cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR)
-
-
-class Arrays(OpenCV):
-    """Resized images in one planar array, a file that is mapped into memory; an epoch copies crops out of it.
-
-    OpenCV makes it once. All images are of one size.
-    """
-
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        path = Path(setting.folder, "resized.npy")
-        shape = (len(self), 3, *self.resized(0).shape[:2])
-        made = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-        for number in range(len(self)):
-            made[number] = cv2.cvtColor(self.resized(number), cv2.COLOR_BGR2RGB).transpose(2, 0, 1)
-        made.flush()
-        self.pictures: Bytes = np.load(path, mmap_mode="r")
-
-    def picture(self, number: int) -> torch.Tensor:
-        """A copy of a crop; flipped as one picture of many rows, four times faster than numpy's copy."""
-        crop = self.setting.crop
-        top, left, flipped = self.place(*self.pictures.shape[2:])
-        cut = np.ascontiguousarray(self.pictures[number, :, top : top + crop, left : left + crop])
-        if flipped:
-            cut = np.asarray(cv2.flip(cut.reshape(-1, crop), 1), np.uint8).reshape(cut.shape)
-        return torch.from_numpy(cut)
-
-
 def _one_thread(worker: int) -> None:
     cv2.setNumThreads(0)  # a forked worker's thread pool is gone; torch says one thread a worker by itself
 
@@ -235,7 +107,7 @@ def _with_workers(dataset: Any, setting: Setting) -> Batches:
             yield images.numpy(), labels.numpy()
 
 
-def _in_process(dataset: _OnDemand, setting: Setting) -> Batches:
+def _in_process(dataset: OnDemand, setting: Setting) -> Batches:
     """Batches without worker processes, into one buffer that is used again: nothing goes between processes."""
     order, size = np.random.default_rng(setting.seed), setting.images_per_batch
     buffer, labels = np.zeros((size, 3, setting.crop, setting.crop), np.uint8), np.asarray(dataset.labels)
@@ -272,7 +144,9 @@ class _Whole(OpenCV):
 
 
 def _ffcv(setting: Setting, share: float | None = None) -> Batches:
-    """Batches by ffcv, of (B,H,W,3), which spares it the way to planes; crops are in the centre: it has no random ones.
+    """Batches by ffcv, of (B,H,W,3), which spares it the way to planes.
+
+    Crops are in the centre, as it has no random ones, or of a part of any size (`Setting.resized_crop`).
 
     Args:
         setting: of the run.
@@ -291,7 +165,11 @@ def _ffcv(setting: Setting, share: float | None = None) -> Batches:
         how["compress_probability"] = min((1 - share) / (1 - as_jpeg), 1.0)
     written = {"image": fields.RGBImageField(**how), "label": fields.IntField()}
     writers.DatasetWriter(path, written, num_workers=WORKERS).from_indexed_dataset(whole)
-    crop = decoders.CenterCropRGBImageDecoder((setting.crop, setting.crop), setting.crop / setting.short_side)
+    size = (setting.crop, setting.crop)
+    if setting.resized_crop:
+        crop = decoders.RandomResizedCropRGBImageDecoder(size)
+    else:
+        crop = decoders.CenterCropRGBImageDecoder(size, setting.crop / setting.short_side)
     loader = loaders.Loader(
         path,
         batch_size=setting.images_per_batch,
@@ -334,7 +212,8 @@ def _described(setting: Setting) -> dict[str, Any]:
     """The configuration of our system."""
     first = {"branch_type": "single", "inputs": ["frame"], "outputs": ["small"]}
     second = {"branch_type": "single", "inputs": ["small"], "outputs": ["augmented"]}
-    drawn = [{"random_crop": {"shape": [setting.crop, setting.crop]}}, {"flip": {"flip_prob": 0.5}}]
+    crop = "random_resized_crop" if setting.resized_crop else "random_crop"
+    drawn = [{crop: {"shape": [setting.crop, setting.crop]}}, {"flip": {"flip_prob": 0.5}}]
     return {
         "cache": {
             "store": str(Path(setting.folder, "store")),

@@ -52,6 +52,8 @@ KINDS: dict[str, tuple[str, Sequence[int]]] = {
 }
 """Name → extension and what OpenCV encodes it with."""
 RUNS = (TORCHVISION, PILLOW, OPENCV, ARRAYS, ARRAYS_HERE, FFCV, FFCV_PART, OURS, OURS_PART)
+RESIZED_RUNS = (OPENCV, ARRAYS, ARRAYS_HERE, FFCV, OURS)
+"""Those that crop parts of any size out of resized pictures, too: of the first kind of images only."""
 FIRST, LATER = 0.45, 0.1
 """Aims of an image of the first epoch and of a later one, ÷ ImageFolder."""
 TINY = 64
@@ -140,6 +142,16 @@ def answers(rounds: Rounds, kind: str, epochs: int) -> Iterator[Result]:
     yield _account(rounds, kind)
 
 
+def resized_answers(rounds: Rounds, kind: str) -> Iterator[Result]:
+    """The figures of parts of any size that are resized once more, as `random_resized_crop` and ffcv's decoder do."""
+    title = f"{kind}: random resized crops, an image of a later epoch"
+    yield from rounds.against(f"{title}, beside ffcv", (FFCV, OURS), later_epochs, [Aim(OURS, at_most=1.1)])
+    yield from rounds.against(
+        f"{title}, beside what is done by hand", (ARRAYS, ARRAYS_HERE, OPENCV, OURS), later_epochs
+    )
+    yield _account(rounds, f"{kind}, random resized crops")
+
+
 def _account(rounds: Rounds, kind: str) -> Table:
     """What every run took, medians over the rounds."""
     columns: dict[str, Callable[[Took], float]] = {
@@ -181,7 +193,10 @@ def bench(args: Namespace) -> Iterator[Result]:
             yield Note(
                 f"{kind}: {len(pictures)} images of {size[0]} x {size[1]}, {count / len(pictures):,.0f} bytes each"
             )
-            yield from answers(_race(images, kind, size, refused, args), kind, args.epochs)
+            yield from answers(_race(RUNS, images, kind, size, refused, args), kind, args.epochs)
+            if kind == args.kinds[0]:
+                cropped = _race(RESIZED_RUNS, images, kind, size, refused, args, resized_crop=True)
+                yield from resized_answers(cropped, kind)
             shutil.rmtree(images)
         yield from map(Note, refused.values())
         if args.many:
@@ -190,9 +205,18 @@ def bench(args: Namespace) -> Iterator[Result]:
         shutil.rmtree(folder)
 
 
-def _race(images: Path, kind: str, size: tuple[int, int], refused: dict[str, str], args: Namespace) -> Rounds:
-    order, took = random.Random(args.seed), {name: list[Took]() for name in RUNS if name not in refused}
-    base = Setting("", str(images), "", seed=args.seed, epochs=args.epochs)
+def _race(
+    names: Sequence[str],
+    images: Path,
+    kind: str,
+    size: tuple[int, int],
+    refused: dict[str, str],
+    args: Namespace,
+    *,
+    resized_crop: bool = False,
+) -> Rounds:
+    order, took = random.Random(args.seed), {name: list[Took]() for name in names if name not in refused}
+    base = Setting("", str(images), "", seed=args.seed, epochs=args.epochs, resized_crop=resized_crop)
     base = replace(base, **QUICK) if args.quick else base
     resized = args.images * 3 * int(np.prod(small_size(size[1], size[0], base.short_side)))
     for repeat in range(args.repeats):

@@ -14,12 +14,12 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.groups import group
 from benchmarks.harness import Aim, Figure, Note, Result, Table, main
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.planning.order import draw_epoch
@@ -34,8 +34,6 @@ the last."""
 
 PREFETCH = (2, 8)
 """Batches that are read ahead."""
-BLKIO = Path("/sys/fs/cgroup/blkio")
-"""Where version 1 of control groups has its limits of devices."""
 
 
 def bench(args: Namespace) -> Iterator[Result]:
@@ -191,7 +189,7 @@ def _real(args: Namespace) -> Iterator[Result]:
     folder = Path(tempfile.mkdtemp(prefix="viewcache-residents-", dir=args.dir))
     try:
         try:
-            with _limited(folder, args.limit):
+            with group("residents", folder, args.limit):
                 pass
         except OSError as error:
             yield Note(f"no real reads: this process cannot limit its device ({error})")
@@ -221,10 +219,14 @@ def _compared(local: LocalTier, memory: MemoryTier, room: int, args: Namespace) 
     reads: Counter[str] = Counter()
     for _ in range(args.repeats):
         for name, held in (("page cache", {}), ("residents", above)):
-            with _limited(Path(local.root), args.limit):
-                begun = time.perf_counter()
-                reads[name] = _epochs(local, memory, below, held, order, room if name == "page cache" else 0)
-                seconds[name].append(time.perf_counter() - begun)
+            with group("residents", Path(local.root), args.limit) as limited:
+                limited.join()
+                try:
+                    begun = time.perf_counter()
+                    reads[name] = _epochs(local, memory, below, held, order, room if name == "page cache" else 0)
+                    seconds[name].append(time.perf_counter() - begun)
+                finally:
+                    limited.leave()
     ratios = tuple(mine / theirs for mine, theirs in zip(seconds["residents"], seconds["page cache"], strict=True))
     words = f"{args.pictures:,} pictures of {args.picture_bytes:,} bytes, memory for {args.real_share} %"
     yield Note(
@@ -277,27 +279,6 @@ def _forget(local: LocalTier, stored: Stored) -> None:
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(file)
-
-
-@contextmanager
-def _limited(folder: Path, bytes_per_s: int) -> Iterator[None]:
-    """Let this process read from a folder's device at a limited rate.
-
-    Raises:
-        OSError: it may not, or there are no control groups of version 1.
-    """
-    group, device = BLKIO / f"viewcache-bench-{os.getpid()}", os.stat(folder).st_dev
-    group.mkdir()
-    try:
-        limit = f"{os.major(device)}:{os.minor(device)} {bytes_per_s}"
-        (group / "blkio.throttle.read_bps_device").write_text(limit)
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-        try:
-            yield
-        finally:
-            (BLKIO / "cgroup.procs").write_text(str(os.getpid()))
-    finally:
-        group.rmdir()
 
 
 def _arguments(parser: ArgumentParser) -> None:

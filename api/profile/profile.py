@@ -98,6 +98,10 @@ class Profile:
     mixes: tuple[Mix, ...]
     kept: int
     """The best share, in tenths."""
+    by_price_per_s: float
+    """Images a second that `cache.mix: auto` should give, which chooses image by image by what each costs."""
+    by_price_kept: float
+    """Part of the images that it would keep."""
     binds: str
     """``device``, ``cores`` or ``both``: what is slower at that share."""
     dataset_bytes: float
@@ -170,8 +174,9 @@ def prepared(config: Config, tier: str = LOCAL, progress: Progress | None = None
     images = tuple(task for task in config.tasks if task.dataset.media == Media.IMAGE)
     if config.tasks and not images:
         raise BadInput(
-            f"task {config.tasks[0].name!r} is of videos, of which clips are kept and not shares of images: name a "
-            "configuration with a task of images (image_dataset_path)"
+            f"task {config.tasks[0].name!r} is of videos, of which clips are kept and not shares of images: no mix is "
+            "measured of them. What devices give counts for videos, too: measure it by a configuration with this store "
+            "and a task of images (image_dataset_path) whose files lie on the disk of the videos"
         )
     with planned_tasks(replace(config, tasks=images[:1]), progress) as tasks:
         task, _, _ = next(tasks)
@@ -235,6 +240,8 @@ def _profile(wanted: Wanted, seconds: float, found: Measured, *, recorded: bool)
         devices,
         tuple(_mix(found, tenths) for tenths in TENTHS),
         best,
+        found.by_price.per_s,
+        found.by_price.kept,
         "both" if faster <= slower * (1 + BOTH) else binds,
         sample.images * (source.bytes + kept.bytes),
         None if memory is None else memory.available,

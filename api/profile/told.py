@@ -50,14 +50,19 @@ def profile_lines(found: Profile) -> Iterator[str]:
         f"best: keep {best.kept} of 10 images as raw pictures, {best.tried.per_s:,.0f} images a second; "
         f"{bound[found.binds]}"
     )
+    most = max(mix.predicted_per_s for mix in found.mixes)
+    yield (
+        f"by price, image by image, as `cache.mix: auto` chooses: {found.by_price_per_s:,.0f} images a second, "
+        f"{found.by_price_per_s / most:.2f} times what is predicted of the best mix; {found.by_price_kept:.0%} kept"
+    )
     yield from map(_device_line, found.devices)
     ratio = best.tried.free_per_s / best.predicted_per_s
     far = "" if abs(ratio - 1) <= AIM else f": more than {AIM:.0%} off, so take the table with care"
     yield f"measured, with free cores, against predicted: {ratio:.2f}{far}"
-    most = max(mix.tried.queued for mix in found.mixes if mix.tried is not None)
-    if most > NOISY:
+    queued = max(mix.tried.queued for mix in found.mixes if mix.tried is not None)
+    if queued > NOISY:
         yield (
-            f"other processes had the cores for up to {most:.0%} of the time in which workers could have worked; "
+            f"other processes had the cores for up to {queued:.0%} of the time in which workers could have worked; "
             "measure again when they are quiet"
         )
     memory = found.memory_bytes

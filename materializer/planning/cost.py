@@ -49,6 +49,8 @@ class CostModel:
     """What each way of writing pictures down takes beside that."""
     devices: Devices = field(default_factory=Devices)
     """What disks give; those that were not measured are free."""
+    batch_s: float = 0.0
+    """Beside all that, whatever is kept: what the cache takes of cores for a batch that is read, while it runs."""
 
     @property
     def make_s_per_byte(self) -> float:
@@ -100,4 +102,4 @@ class CostModel:
 
 def _rates() -> list[str]:
     """Names of the fields that are seconds of something."""
-    return [each.name for each in fields(CostModel) if each.name not in ("ladder", "devices")]
+    return [each.name for each in fields(CostModel) if each.name not in ("ladder", "devices", "batch_s")]

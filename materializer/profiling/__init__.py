@@ -7,6 +7,7 @@ In the order of work:
 - ``pipeline``: the work of training on them, for a while
 - ``rates``: what mixes should give
 - ``mixes``: the search for the best mix, with few measurements
+- ``by_price``: what choosing image by image should give
 - ``measure``: all of it together
 """
 

@@ -19,7 +19,7 @@ from viewcache.errors import BadVideo
 from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.workers.ahead import Extent, announce, is_in_memory
 
-__all__ = ["CHANGED", "ColdRead", "drop", "files_of", "is_warm", "read_cold", "warm"]
+__all__ = ["CHANGED", "ColdRead", "drop", "files_of", "is_warm", "read_cold", "warm", "write_back"]
 
 CHANGED = "files were changed while mixes were measured: do so again"
 """What a message says of a file that is not as it was."""
@@ -54,17 +54,26 @@ class ColdRead:
 def drop(extents: Sequence[Extent]) -> None:
     """Let the page cache forget some bytes, so that the next read of them is one of the device.
 
-    What was not yet written to the device is, since such pages cannot be dropped. Pages that were written together may
-    be one to the kernel, and then a part of them stays: see `files_of`, whole files go at any time.
+    What was not yet written to the device stays: see `write_back`. Pages that were written together may be one to the
+    kernel, and then a part of them stays: see `files_of`, whole files go at any time.
     """
     for path, some in _by_path(sorted(extents)):
         with _opened(path) as file:
-            with suppress(OSError):  # of a file system that cannot be written
-                os.fdatasync(file)
             for extent in some:  # whole pages are dropped, and none of which a part is left
                 start = extent.start // PAGESIZE * PAGESIZE
                 length = extent.length and -(-(extent.start + extent.length) // PAGESIZE) * PAGESIZE - start
                 os.posix_fadvise(file, start, length, os.POSIX_FADV_DONTNEED)
+
+
+def write_back(extents: Iterable[Extent]) -> None:
+    """Write files to their device, as far as they were not: before that they cannot be dropped.
+
+    It is done once and not before each `drop`, since a file system may have the device empty its own cache each time,
+    which takes milliseconds a file.
+    """
+    for extent in files_of(extents):
+        with _opened(extent.path) as file, suppress(OSError):  # of a file system that cannot be written
+            os.fdatasync(file)
 
 
 def files_of(extents: Iterable[Extent]) -> list[Extent]:
@@ -88,6 +97,8 @@ def is_warm(extent: Extent) -> bool:
 
 def read_cold(groups: Sequence[Sequence[Extent]], readers: int, seconds: float) -> ColdRead:
     """Read bytes from their device, dropped before each round, for about so long and once at least.
+
+    They must have been written to it, see `write_back`.
 
     Args:
         groups: what is read; each group by one reader, who asks for all of it at once as a worker does, see `announce`.

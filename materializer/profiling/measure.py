@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from viewcache.materializer.profiling.cold import ColdRead, read_cold
+from viewcache.materializer.profiling.by_price import ByPrice, by_price
+from viewcache.materializer.profiling.cold import ColdRead, read_cold, write_back
 from viewcache.materializer.profiling.mixes import MOST_PROBES, TENTHS, Probed, Search, search
 from viewcache.materializer.profiling.pipeline import WINDOWS, Pipeline, Throughput
 from viewcache.materializer.profiling.rates import Form, Rates
@@ -38,6 +39,8 @@ class Measured:
     search: Search
     mixes: Mapping[int, Throughput]
     """What was measured of each mix that was tried, by tenths: the window of the median rate."""
+    by_price: ByPrice
+    """What should come of choosing image by image."""
 
 
 def measure(pipeline: Pipeline, seconds: float, cores: int, tell: Callable[[str], None]) -> Measured:
@@ -56,9 +59,11 @@ def measure(pipeline: Pipeline, seconds: float, cores: int, tell: Callable[[str]
     """
     window_s = seconds / _ALL_WINDOWS
     tell("images from their device")
-    source = read_cold(pipeline.extents(kept=False), pipeline.workers, _READ_WINDOWS * window_s)
+    files, pictures = pipeline.files(), pipeline.extents(kept=True)
+    write_back(extent for groups in (files, pictures) for group in groups for extent in group)
+    source = read_cold(files, pipeline.workers, _READ_WINDOWS * window_s)
     tell("kept pictures from their device")
-    kept = read_cold(pipeline.extents(kept=True), pipeline.workers, _READ_WINDOWS * window_s)
+    kept = read_cold(pictures, pipeline.workers, _READ_WINDOWS * window_s)
     tell("cores, of images")
     of_source = _form(pipeline, TENTHS[0], window_s, source)
     tell("cores, of kept pictures")
@@ -76,7 +81,7 @@ def measure(pipeline: Pipeline, seconds: float, cores: int, tell: Callable[[str]
         device_s = rates.device_s(found.source_bytes, found.kept_bytes)
         return Probed(free_per_s(rates, found), device_s > rates.core_s(found.worker_s, found.reader_s))
 
-    return Measured(source, kept, rates, search(probe), mixes)
+    return Measured(source, kept, rates, search(probe), mixes, by_price(rates, pipeline.images()))
 
 
 def free_per_s(rates: Rates, found: Throughput) -> float:

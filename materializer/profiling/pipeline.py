@@ -20,6 +20,7 @@ from viewcache.errors import BadInput, BadVideo, Full, WorkerDied
 from viewcache.materializer.media.source import local_path
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Part, Recipe, block_recipe
 from viewcache.materializer.planning.size import clip_bound
+from viewcache.materializer.profiling.by_price import Images
 from viewcache.materializer.profiling.cold import CHANGED, drop, files_of, warm
 from viewcache.materializer.profiling.mixes import TENTHS
 from viewcache.materializer.profiling.sample import Sample, pack_of
@@ -217,10 +218,25 @@ class Pipeline:
         """What blocks are made of, a list for each block: kept pictures, or the files of images."""
         return [[self._extent(part, kept=kept) for part in parts] for parts in self._parts]
 
+    def files(self) -> list[list[Extent]]:
+        """The files of images as they are read, those beside the sample included."""
+        beside, length = [Extent(path) for path in self._sample.beside], len(self._parts[0])
+        others = (beside[at : at + length] for at in range(0, len(beside), length))
+        return [*self.extents(kept=False), *others]
+
     def image_bytes(self, *, kept: bool) -> float:
         """Bytes of one of them, on average."""
         lengths = [extent.length for of in self.extents(kept=kept) for extent in of]
         return sum(lengths) / len(lengths)
+
+    def images(self) -> Images:
+        """What each image takes."""
+        of = [(each, self._sample.pixels[each.source.key]) for parts in self._parts for each in parts]
+        return Images(
+            np.array([self._extent(part, kept=False).length for part, _ in of], np.float64),
+            np.array([pixels for _, pixels in of], np.float64),
+            np.array([self._extent(part, kept=True).length for part, _ in of], np.float64),
+        )
 
     def _extent(self, part: Part, *, kept: bool) -> Extent:
         image = part.source.key

@@ -5,14 +5,16 @@ configuration gives the same ones. The trade-off: what only rare images have (a 
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
 from viewcache.errors import BadInput
-from viewcache.materializer.media.source import is_local, shown
+from viewcache.materializer.media.source import is_local, local_path, shown
 from viewcache.materializer.planning.packs import MOST_BYTES, pieces
 from viewcache.materializer.planning.recipe import Part, Recipe, pack_recipe
 from viewcache.materializer.retention.intermediates import intermediate_recipe
@@ -20,6 +22,9 @@ from viewcache.materializer.retention.ways import kinds_of
 from viewcache.materializer.tasks.task import Task
 
 __all__ = ["Sample", "pack_of", "sample_of"]
+
+MOST_BESIDE = 16
+"""So many times the images of a sample are looked at, at most, for files beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,13 @@ class Sample:
     """Pictures that are made as one block."""
     images: int
     """In an epoch of the task."""
+    pixels: Mapping[str, int] = field(default_factory=dict)
+    """Of each image's own picture, by its content key."""
+    beside: tuple[str, ...] = ()
+    """Files of other images, which are only read: so many that all files have as many bytes as the pictures.
+
+    A disk that gives more for a moment (from its own memory, or within the slice of a limit) is not known by less.
+    """
 
     @property
     def packs(self) -> list[Recipe]:
@@ -79,6 +91,7 @@ def sample_of(task: Task, most: int) -> Sample:
     index_of = task.index_of(plan)
     parts: list[Part] = []
     kept: dict[str, Recipe] = {}
+    pixels: dict[str, int] = {}
     for row, recipe in recipes.items():
         source = active.source_of(plan, row)
         if not is_local(source.uri):
@@ -87,5 +100,27 @@ def sample_of(task: Task, most: int) -> Sample:
             )
         how = kind.how(plan, row, ObjectKind.AUG)
         parts.append(Part(source, recipe))
-        kept[source.key] = intermediate_recipe(source.key, how, np.zeros(1, np.int32), index_of(int(plan.video[row])))
-    return Sample(name, tuple(parts), kept, int(np.diff(plan.blocks.first).max()), images)
+        index = index_of(int(plan.video[row]))
+        kept[source.key] = intermediate_recipe(source.key, how, np.zeros(1, np.int32), index)
+        pixels[source.key] = index.frame_pixels
+    uris = (active.source_of(plan, row).uri for row in rows[most : MOST_BESIDE * most].tolist())
+    wanted = sum(math.prod(recipe.shape) for recipe in kept.values())
+    wanted -= sum(size for _, size in _found(part.source.uri for part in parts))
+    beside = tuple(_until(_found(uris), wanted))
+    return Sample(name, tuple(parts), kept, int(np.diff(plan.blocks.first).max()), images, pixels, beside)
+
+
+def _found(uris: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """The files of this machine that are there, with their bytes."""
+    for path in (local_path(uri) for uri in uris if is_local(uri)):
+        with suppress(OSError):
+            yield path, os.stat(path).st_size
+
+
+def _until(found: Iterable[tuple[str, int]], wanted: int) -> Iterator[str]:
+    """Files until they have so many bytes, or all."""
+    for path, size in found:
+        if wanted <= 0:
+            return
+        wanted -= size
+        yield path

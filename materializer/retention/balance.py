@@ -44,7 +44,7 @@ class Times:
     """How long each part of the machine is busy with a choice, in seconds."""
 
     core_s: float
-    """All work, by the number of cores."""
+    """All work and what comes on top of it, by the number of cores."""
     device_s: dict[str, float]
     """By device."""
 
@@ -64,7 +64,7 @@ def times_of(options: Options, option: Ways) -> Times:
     """What a choice, (V,) columns, takes of each part of the machine."""
     video = np.arange(len(option))
     devices = {name: float(each[video, option].sum()) for name, each in options.device_s.items()}
-    return Times(float(options.cost_s[video, option].sum()) / options.cores, devices)
+    return Times((float(options.cost_s[video, option].sum()) + options.beside_s) / options.cores, devices)
 
 
 def balance(options: Options, budget: int) -> WayChoice:
@@ -151,7 +151,7 @@ def _between(options: Options, budget: int, start: Ways, end: Ways) -> Ways:
             first + np.concatenate([[0.0], np.cumsum(seconds[video, end[video]] - seconds[video, start[video]])])
         )
 
-    seconds = along(options.cost_s) / options.cores
+    seconds = (along(options.cost_s) + options.beside_s) / options.cores
     for each in options.device_s.values():
         seconds = np.maximum(seconds, along(each))
     count = int(seconds.argmin())

@@ -35,6 +35,8 @@ class Options:
     """Seconds for which each way has a device to itself, (V, options) by its name; a device that is missing is free."""
     cores: int = 1
     """Those that share the work."""
+    beside_s: float = 0.0
+    """Core seconds that come on top of all work, whatever is chosen."""
     ties: NDArray[np.uint64] | None = None
     """(V,) by what videos are sorted that are as good as one another, see `shuffled`; None = as they are needed."""
     batches: NDArray[np.int32] | None = None

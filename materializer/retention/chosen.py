@@ -356,7 +356,9 @@ def choose(
     files = far_files(plans) if settings.keeps_files else {}
     if files:
         weighed = with_files(weighed, plans, behind, cost, files, has)
-    weighed = replace(weighed, options=replace(weighed.options, cores=settings.cores))
+    batches = sum(each.batches() + behind * each.anew().batches() for each in plans)
+    on_top = replace(weighed.options, cores=settings.cores, beside_s=cost.batch_s * batches)
+    weighed = replace(weighed, options=on_top)
     if settings.mix is None:
         choice = RULES[settings.rule](settled.seen_in(weighed), budget)
     else:

@@ -157,7 +157,8 @@ class Keeper:
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
-        return CostModel.known(self._catalog, self._settings.codec, self._settings.host)
+        known = CostModel.known(self._catalog, self._settings.codec, self._settings.host)
+        return replace(known, batch_s=self._observer.beside.batch_s())
 
     def prices(self) -> Prices:
         """What bytes are worth now; nothing while all clips fit and no measured disk is waited for."""
@@ -204,6 +205,7 @@ class Keeper:
                 decided.forget(task_id)
                 if not decided.place:
                     self._over(group_generation)
+            self._prices = self._found_prices()
             if self._lasting_of.pop(task_id, None):
                 self._expect()
 

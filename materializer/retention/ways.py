@@ -97,6 +97,11 @@ class ToCome:
     far: Callable[[int], Stamp | None] | None = None
     """Tells the version of the file of a row of the plan's videos, if it lies far away; None = none does."""
 
+    def batches(self) -> int:
+        """How many have something that is to come."""
+        plan = self.plan
+        return len(np.unique(np.stack([plan.epoch[self.rows], plan.iteration[self.rows]]), axis=1).T)
+
     def anew(self) -> "ToCome":
         """A generation like this one of which nothing is made; of a task without further epochs nothing is to come."""
         plan = self.plan

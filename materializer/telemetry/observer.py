@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from viewcache.materializer.telemetry.beside import Beside
 from viewcache.materializer.telemetry.usage import READER, WORKER, Usage
 from viewcache.materializer.workers.pool import EventKind
 
@@ -35,6 +36,8 @@ class Observer:
         """Start at zero; what work has cost is written by ``accounting``, or counted alone."""
         self.usage = Usage() if accounting is None else accounting.usage
         """What workers and readers take of cores."""
+        self.beside = Beside(self.usage.cpu_s)
+        """What of it no choice of what is kept can save."""
         self._accounting = accounting
         self.generations: Counter[str] = Counter()
         """Generations planned, by task."""
@@ -66,6 +69,7 @@ class Observer:
         """A batch was read."""
         wall_s, cpu_s = reading.clock.spent()
         self.usage.charge(READER, cpu_s, wall_s)
+        self.beside.read()
 
     def planned(self, task: str, number: int, begun: float) -> None:
         """A generation was planned in this thread, from ``begun`` (`time.monotonic`) until now."""

@@ -85,6 +85,30 @@ def test_rivals_give_the_same_pictures(setting: Setting, monkeypatch: pytest.Mon
         assert apart.mean() < 6 < mirrored.mean()
 
 
+@pytest.mark.parametrize("flipped", [False, True])
+def test_rivals_resize_the_same_part(setting: Setting, monkeypatch: pytest.MonkeyPatch, flipped: bool) -> None:
+    """A part of any size is resized to that of a crop, the same on demand and out of arrays."""
+    monkeypatch.setattr(OpenCV, "part", lambda self, height, width: (slice(3, 40), slice(7, 80), flipped))
+    setting = replace(setting, resized_crop=True)
+    opencv, arrays = OpenCV(setting), Arrays(setting)
+    for number in range(6):
+        picture = opencv[number][0]
+        assert picture.shape == (3, 56, 56)
+        assert np.array_equal(picture, arrays[number][0])
+
+
+def test_parts_are_of_many_sizes(setting: Setting) -> None:
+    """They lie in the picture, are of 8 % to all of it, and of no other shape than 3 : 4 to 4 : 3."""
+    rival = OpenCV(replace(setting, resized_crop=True))
+    drawn = [rival.part(64, 85) for _ in range(300)]
+    assert all(0 <= rows.start < rows.stop <= 64 and 0 <= cols.start < cols.stop <= 85 for rows, cols, _ in drawn)
+    areas = [(rows.stop - rows.start) * (cols.stop - cols.start) / (64 * 85) for rows, cols, _ in drawn]
+    assert 0.07 < min(areas) < 0.2 < 0.7 < max(areas)
+    shapes = [(cols.stop - cols.start) / (rows.stop - rows.start) for rows, cols, _ in drawn]
+    assert 0.7 < min(shapes) < 1 < max(shapes) < 1.4
+    assert {flipped for *_, flipped in drawn} == {False, True}
+
+
 def test_draws_reach_every_place(setting: Setting) -> None:
     """A crop may lie at each edge, and is flipped or not."""
     drawn = [Pillow(setting).place(58, 57) for _ in range(300)]
@@ -145,10 +169,11 @@ def _report(tmp_path: Path, videos: Path, *options: str) -> list[dict[str, Any]]
 def test_quick_run_compares_us_with_rivals(videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs gives the same work (it asserts so itself) and is compared; for what does not there is a word."""
     monkeypatch.setattr(images, "RUNS", (PILLOW, OPENCV, OURS))
+    monkeypatch.setattr(images, "RESIZED_RUNS", (ARRAYS, OURS))
     results = _report(tmp_path, videos, "--kinds", "q90")
     compared = [set(each["ratios"]) for each in results if each["kind"] == "comparison"]
-    assert compared == [{PILLOW, OPENCV, OURS}, {OPENCV, OURS}] * 2 + [{PILLOW, OPENCV, OURS}] * 2
-    assert sum("not measured" in each["text"] for each in results if each["kind"] == "note") == 4
+    assert compared == [{PILLOW, OPENCV, OURS}, {OPENCV, OURS}] * 2 + [{PILLOW, OPENCV, OURS}] * 2 + [{ARRAYS, OURS}]
+    assert sum("not measured" in each["text"] for each in results if each["kind"] == "note") == 5
 
 
 def test_a_library_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +190,8 @@ def test_quick_run_has_every_system(videos: Path, tmp_path: Path) -> None:
     results = _report(tmp_path, videos, "--kinds", "png", "--many", "200")
     first = next(each for each in results if each["kind"] == "comparison")
     assert set(first["ratios"]) >= {PILLOW, OPENCV, ARRAYS, ARRAYS_HERE, OURS, images.OURS_PART}
-    every, many = (each for each in results if each["kind"] == "table")
+    every, resized, many = (each for each in results if each["kind"] == "table")
     assert set(every["rows"]) == set(first["ratios"])
+    assert set(resized["rows"]) == set(first["ratios"]) & set(images.RESIZED_RUNS)
     assert set(many["rows"]) == {f"{OURS}, first", f"{OURS}, again", PILLOW}
     assert results[-1]["value"] > 0

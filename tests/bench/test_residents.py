@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import residents
+from benchmarks import groups, residents
 from benchmarks.harness import main
 
 
 def test_each_rule_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every rule has its loads and times at each share; real reads need a control group for disks."""
-    monkeypatch.setattr(residents, "BLKIO", tmp_path / "no control group")
+    monkeypatch.setattr(groups, "GROUPS", tmp_path / "no control groups")
     out = tmp_path / "out.json"
     sizes = ["--items", "320", "--batch", "8", "--epochs", "2", "--shares", "25", "50", "--pictures", "8"]
     main(residents.__doc__, residents.bench, residents._arguments, [*sizes, "--dir", str(tmp_path), "--json", str(out)])

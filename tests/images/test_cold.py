@@ -16,7 +16,7 @@ from viewcache.api.profile.profile import prepared
 from viewcache.errors import BadVideo, Broken
 from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.planning.recipe import block_recipe
-from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
+from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm, write_back
 from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
@@ -40,11 +40,12 @@ def whole(paths: Sequence[Path]) -> list[Extent]:
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """Eight files on a disk, just written."""
+    """Eight files on a disk, written a moment ago."""
     need_device(tmp_path)
     paths = [tmp_path / f"{number}.bin" for number in range(8)]
     for path in paths:
         path.write_bytes(os.urandom(SIZE))
+    write_back(whole(paths))
     return paths
 
 
@@ -59,7 +60,7 @@ def memory(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_dropped_files_are_cold(files: list[Path]) -> None:
-    """Of files that were written a moment ago no page stays in memory, and their bytes stay what they were."""
+    """Of files that were written back a moment ago no page stays in memory, and their bytes stay what they were."""
     before = [path.read_bytes() for path in files]
     assert all(resident(path) == 1 for path in files)
     drop(whole(files))
@@ -174,6 +175,7 @@ def test_a_worker_asks_for_a_whole_block(tmp_path: Path) -> None:
     target = FolderTarget(str(tmp_path / "made"), durable=False)
     block = block_recipe(key, parts, 0, bound)
     job = Job(1, parts[0].source.uri, parts[0].source.name, key, b"", (block,), target)
+    write_back(whole(paths))
     drop(whole(paths))
     asked: list[bool] = []
 

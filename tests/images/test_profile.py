@@ -103,6 +103,8 @@ def test_a_profile_is_whole(tmp_path: Path, images: Path, capsys: pytest.Capture
     for mix in mixes:
         assert mix["predicted_per_s"] == min(mix["cores_per_s"], mix["devices_per_s"] or mix["cores_per_s"])
     assert {device["tier"]: device["image_bytes"] > 0 for device in found["devices"]} == {"source": True, "local": True}
+    assert found["by_price_per_s"] >= 0.9 * max(mix["predicted_per_s"] for mix in mixes)
+    assert 0 <= found["by_price_kept"] <= 1
     assert found["images"] == found["of_images"] == COUNT
     assert found["recorded"]
 
@@ -169,7 +171,17 @@ def test_words(tmp_path: Path, images: Path, capsys: pytest.CaptureFixture[str])
     """People get the table with the best mix marked, what binds, and how far prediction and measurement are apart."""
     path = written(tmp_path, config(tmp_path / "store", images, on_bad_image="skip"))
     out, _ = run(path, "--seconds", "1", code=0, capsys=capsys)
-    for words in ("kept : decoded", "10 : 0", "0 : 10", "*", "best: keep", "bind", "against predicted: ", "recorded"):
+    for words in (
+        "kept : decoded",
+        "10 : 0",
+        "0 : 10",
+        "*",
+        "best: keep",
+        "bind",
+        "by price",
+        "against predicted: ",
+        "recorded",
+    ):
         assert words in out
 
 

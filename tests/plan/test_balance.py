@@ -16,10 +16,13 @@ DISK, OTHER = "local", "source"
 CLOSE = 1e-6
 
 
-def options(ways: list[list[tuple[int, float, float]]], cores: int, other: float = 0.0) -> Options:
+def options(
+    ways: list[list[tuple[int, float, float]]], cores: int, other: float = 0.0, beside_s: float = 0.0
+) -> Options:
     """Of (bytes, core seconds, device seconds) for each way of each item; nothing takes no bytes.
 
-    ``other``: seconds that items of which nothing is kept have a second device for each of their device seconds.
+    ``other``: seconds that items of which nothing is kept have a second device for each of their device seconds;
+    ``beside_s``: core seconds on top, whatever is chosen.
     """
     rows = [[(0, *nothing), *rest] for (_, *nothing), *rest in ways]
     size, core_s, device_s = (np.array([[each[k] for each in row] for row in rows], float) for k in range(3))
@@ -29,14 +32,15 @@ def options(ways: list[list[tuple[int, float, float]]], cores: int, other: float
         there[:, NOTHING] = device_s[:, NOTHING] * other
         device_s[:, NOTHING] = 0
         devices[OTHER] = there
-    return Options(size.astype(np.int64), core_s, core_s, LEAF, NOTHING, devices, cores)
+    return Options(size.astype(np.int64), core_s, core_s, LEAF, NOTHING, devices, cores, beside_s)
 
 
 seconds = st.floats(0, 10, width=16)
 way = st.tuples(st.integers(1, 30), seconds, seconds)
 items = st.lists(way, min_size=3, max_size=3)
-graphs = st.builds(options, st.lists(items, min_size=1, max_size=8), st.integers(1, 4))
-two_devices = st.builds(options, st.lists(items, min_size=1, max_size=8), st.integers(1, 4), st.just(0.5))
+on_top = st.just(0.0) | st.floats(0, 40, width=16)
+graphs = st.builds(options, st.lists(items, min_size=1, max_size=8), st.integers(1, 4), st.just(0.0), on_top)
+two_devices = st.builds(options, st.lists(items, min_size=1, max_size=8), st.integers(1, 4), st.just(0.5), on_top)
 
 
 def time_of(graph: Options, budget: int) -> float:
@@ -84,7 +88,7 @@ def test_it_is_within_one_item_of_the_best_choice(graph: Options, budget: int) -
     video = np.arange(len(graph.bytes))
     every = np.array(list(product(range(graph.bytes.shape[1]), repeat=len(video))))
     fitting = every[graph.bytes[video, every].sum(axis=1) <= budget]
-    core_s = graph.cost_s[video, fitting].sum(axis=1) / graph.cores
+    core_s = (graph.cost_s[video, fitting].sum(axis=1) + graph.beside_s) / graph.cores
     best = float(np.maximum(core_s, graph.device_s[DISK][video, fitting].sum(axis=1)).min())
     assert best * (1 - CLOSE) - 1e-9 <= time_of(graph, budget) <= best * (1 + CLOSE) + one_item(graph) + 1e-9
 
@@ -131,6 +135,18 @@ def test_equal_items_are_divided_where_both_parts_are_busy() -> None:
         times_of(graph, np.where(np.arange(1000) < kept, 1, 0)).seconds for kept in range(1001)
     )  # of equal images every share
     assert times.seconds == pytest.approx(best)
+
+
+def test_what_comes_on_top_of_the_cores_is_balanced_too() -> None:
+    """The more the cores have to do whatever is kept, the more is kept, until both parts are busy again."""
+    before = 0.0
+    for beside_s in (0.0, 0.2, 0.5):
+        graph = replace(pictures(1000, 200, 2), beside_s=beside_s)
+        option = balance(graph, 1 << 40).option
+        times = times_of(graph, option)
+        assert times.core_s == pytest.approx(times.device_s[DISK], rel=2e-3)
+        assert option.mean() > before
+        before = option.mean()
 
 
 @pytest.mark.parametrize(("speed", "bound", "kept"), [(10, DISK, 0), (100_000, CORES, 1)])

@@ -50,6 +50,14 @@ def kept_bytes(found: Chosen) -> int:
     return found.choice.bytes
 
 
+def test_what_a_batch_takes_beside_is_counted_for_all_that_are_to_come() -> None:
+    """Of the generation and of those behind it; without a device it changes nothing."""
+    found = pick(plan(later=20), 10**8, cost=replace(COST, batch_s=0.5))
+    epochs, batches = 5 + 20, 3
+    assert found.weighed.options.beside_s == pytest.approx(0.5 * epochs * batches)
+    assert np.array_equal(found.choice.option, pick(plan(later=20), 10**8).choice.option)
+
+
 @pytest.mark.parametrize("budget", [0, 10**7, 10**8, 10**9, BIG])
 def test_without_a_profile_nothing_changes(budget: int) -> None:
     """The choice is that by core seconds alone, however many cores there are; so it is where disks cost nothing."""

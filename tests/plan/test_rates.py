@@ -1,12 +1,15 @@
 """What mixes should give, by arithmetic."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from viewcache.materializer.profiling.by_price import Images, by_price
 from viewcache.materializer.profiling.mixes import TENTHS
 from viewcache.materializer.profiling.rates import Form, Rates
 
@@ -67,3 +70,38 @@ def test_the_reader_shares_the_cores() -> None:
     assert Rates(form, form, True, workers=2, cores=2).predicted(0) == pytest.approx(1_000)
     assert Rates(form, form, True, workers=1, cores=2).predicted(0) == pytest.approx(1_000)
     assert Rates(form, form, True, workers=8, cores=4).predicted(0) == pytest.approx(2_000)
+
+
+def some_images(seed: int, count: int = 200) -> Images:
+    """Of sizes like those of ImageNet, and kept pictures that are all alike; their means are those of `machine`."""
+    size = np.random.default_rng(seed).lognormal(0, 0.6, count)
+    size /= size.mean()
+    return Images(121e3 * size, 187_500 * size, np.full(count, 262e3))
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(5e7, 2e9), st.booleans(), st.integers(1, 4), st.integers(1, 4))
+def test_by_price_is_never_slower_than_a_mix(seed: int, device: float, one: bool, workers: int, cores: int) -> None:
+    """Of images whose mean has the rates, by more than one image makes a difference of, whatever binds."""
+    rates = replace(machine(device, one_device=one), workers=workers, cores=cores)
+    images = some_images(seed)
+    found = by_price(rates, images)
+    one_image = images.pixels.max() / images.pixels.sum()
+    for tenths in TENTHS:
+        assert found.per_s >= rates.predicted(tenths) / (1 + 4 * one_image)
+    assert 0 <= found.kept <= 1
+
+
+def test_by_price_keeps_the_large_ones_and_gains_by_it() -> None:
+    """Where images differ, choosing gives more than the best mix; where they are alike, as much."""
+    rates = machine(200e6)
+    best = max(rates.predicted(each) for each in TENTHS)
+    assert by_price(rates, some_images(1)).per_s > 1.2 * best
+    alike = Images(np.full(1000, 121e3), np.full(1000, 187_500.0), np.full(1000, 262e3))
+    assert by_price(rates, alike).per_s == pytest.approx(best, rel=0.03)
+
+
+def test_by_price_without_devices_keeps_all() -> None:
+    """Cores alone count then."""
+    found = by_price(machine(INFINITE), some_images(2))
+    assert found.kept == 1
+    assert found.per_s == pytest.approx(machine(INFINITE).predicted(10))

@@ -18,6 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.retention.decided import Decided
 from viewcache.materializer.retention.told import Told, kept_tables
 from viewcache.materializer.scheduling.trim import Trim
@@ -371,7 +372,7 @@ def test_what_was_decided_for_one_task_goes_with_it(tmp_path: Path, videos: Path
         assert keeper.intermediates()
         keeper.forget(cache.task("train").task.task_id)
         assert keeper.intermediates() == []
-        assert keeper.byte_s() == 0
+        assert keeper.prices() == Prices()
         got |= read_epochs(cache, range(2, 4))
         assert keeper.intermediates()
         assert same(got, {place: batch for place, batch in plenty.items() if place[0] < 4})
