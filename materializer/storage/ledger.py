@@ -242,10 +242,7 @@ class Ledger:
             self._catalog.release(ids, holder=holder)
 
     def _best(self, key: str) -> Copy | None:
-        for shelf in self._reachable():
-            if (copy := shelf.get(key)) is not None:
-                return copy
-        return None
+        return next((copy for shelf in self._reachable() if (copy := shelf.get(key)) is not None), None)
 
     def release(self, copies: list[Copy]) -> None:
         """Give holds back."""
