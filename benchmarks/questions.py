@@ -16,6 +16,7 @@ import threading
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from viewcache.catalog.records import (
     VideoRow,
 )
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.digests import record_orders
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.rows import ids_of, plan_tables
@@ -159,6 +161,8 @@ def make(catalog: Catalog, uses: int, generations: int, samples: int) -> NDArray
     assert ids == videos.ids.tolist()
     row = TaskRow("train", dataset_id, "", "", 1000, BATCH, samples, FRAMES, STRIDE, 0)
     task_id = catalog.ensure_task(row).task_id
+    images = catalog.ensure_task(replace(row, name="images")).task_id
+    record_orders(catalog, "images", images, 0, range(EPOCHS), videos.ids)
     clips = np.array([], np.int64)
     for number in range(generations):
         plan = plan_of(asked, videos, epochs=EPOCHS, number=number)

@@ -83,6 +83,7 @@ def known(cache: Cache) -> Values:
         "viewcache_jobs_total": (set(), cache.owner.observer.jobs),
         "viewcache_jobs_running": (set(), 0),
         "viewcache_jobs_died_total": (set(), 0),
+        "viewcache_codec_samples_total": (set(), 0),
         "viewcache_packets_total": (set(), dispatcher.tally.frames["packets"]),
         "viewcache_frames_decoded_total": (set(), dispatcher.tally.frames["decoded"]),
         "viewcache_frames_converted_total": (set(), dispatcher.tally.frames["converted"]),
