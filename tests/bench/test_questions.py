@@ -15,7 +15,7 @@ def test_every_question_is_timed(tmp_path: Path) -> None:
     results = json.loads(out.read_text())["results"]
     (table,) = (result for result in results if result["kind"] == "table")
     assert list(table["rows"]) == list(questions.questions())
-    assert len(table["rows"]) == 10
+    assert len(table["rows"]) == 11
     assert all(wall > 0 for row in table["rows"].values() for wall in row)
     commits = [result for result in results if result["title"].startswith("commits")]
     assert len(commits) == 6
