@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.catalog.samples import copy, draws, execute, plan, registered, select
@@ -10,6 +11,7 @@ from viewcache.api.config import schema
 from viewcache.api.queries.ask import question, questions
 from viewcache.catalog import Catalog, run_queries, run_query, views
 from viewcache.catalog.records import EventRow, IoSampleRow, ProgressRow, SubstitutionRow, UsageRow
+from viewcache.materializer.planning.digests import record_orders
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "catalog.md").read_text("utf-8")
@@ -25,6 +27,7 @@ def _fill(catalog: Catalog) -> None:
     row, ids = registered(catalog)
     catalog.record_plan(plan(catalog, row, ids))
     catalog.record_draws(draws(row, 0, ids))
+    record_orders(catalog, row.name, row.task_id, 0, range(1, 2), np.array(ids, np.int64))
     catalog.mark_ready([copy(i) for i in range(1, 9)])
     catalog.advance(ProgressRow(row.task_id, 0, 0, 1, 1, 0.5))
     catalog.add_events([EventRow("hit", row.task_id, count=3), EventRow("stall", row.task_id, seconds=0.5)])
