@@ -27,7 +27,7 @@ class Beside:
         """Nothing is known yet.
 
         Args:
-            cpu_s: core seconds by class and stage until now, see `Usage.cpu_s`.
+            cpu_s: core seconds by class and stage until now, see `Usage.charged_s`.
         """
         self._cpu_s = cpu_s
         self._lock = threading.Lock()

@@ -106,6 +106,16 @@ class Usage:
             self._look()
             return dict(self._cpu_s)
 
+    def charged_s(self) -> dict[tuple[str, str], float]:
+        """The same without what this process has taken beside since `look`: may be asked often.
+
+        What the process took and nobody has charged yet is mostly of jobs that are not over. It may be taken for other
+        work once in a while, not again and again.
+        """
+        with self._lock:
+            self._look_at_threads()
+            return dict(self._cpu_s)
+
     def joules(self) -> dict[str, float]:
         """Joules by source, up to now: the estimate for the cache, and what the machine has taken if it says so."""
         with self._lock:
@@ -136,13 +146,16 @@ class Usage:
         wall_s = now.wall_s - told.wall_s if key in self._wall_s else None
         return UsageRow(*key, cpu_s, wall_s, cpu_s * self._core_w, ESTIMATE, self.since_s)
 
-    def _look(self) -> None:
+    def _look_at_threads(self) -> None:
         for thread in threading.enumerate():
             stage = next((stage for name, stage in _THREADS.items() if thread.name.startswith(name)), None)
             core_s = None if stage is None else _core_s(thread.native_id)
             if stage is not None and core_s is not None:
                 more, self._threads[thread] = core_s - self._threads.get(thread, 0.0), core_s
                 self._cpu_s[PLANNER, stage] += max(0.0, more)
+
+    def _look(self) -> None:
+        self._look_at_threads()
         charged = sum(s for key, s in self._cpu_s.items() if key[0] in self._inside and key != self._rest)
         rest = time.process_time() - self._begun_s - charged
         self._cpu_s[self._rest] = max(self._cpu_s[self._rest], rest)  # counters never fall
