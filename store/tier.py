@@ -9,6 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from typing import ClassVar, TypeVar
 
@@ -219,7 +220,7 @@ def copy_object(
     if choose is not None:
         first = next(runs)
         codec, runs = choose(first), chain((first,), runs)  # it is valid until the next one is asked for
-    meta = ArrayMeta(found.shape, found.chunk, codec, found.attributes)
+    meta = replace(found, codec=codec)
     rows = stored.chunk_rows
     chunks = (run[start : start + rows] for run in runs for start in range(0, len(run), rows))
     return target.write(key, chunks, meta, durable=durable)
