@@ -34,9 +34,9 @@ class Decided:
     is_weighed: bool = True
     """Whether it could be decided."""
     rests_on: tuple[str, ...] = ()
-    """Keys of all pictures that are kept, if they lay in the store when it was decided, and of every other video all
-    clips are kept or none. As long as they lie there, an epoch more that was read is no reason to decide again: what
-    was not worth making with that epoch to come is not so without it."""
+    """Keys of all pictures that are kept, if they lay in the store when it was decided and of every other video all
+    clips are kept. As long as they lie there nothing is made twice, and an epoch more that was read is no reason to
+    decide again."""
 
     def flat(self) -> Iterator[IntermediateObject]:
         """All intermediates."""

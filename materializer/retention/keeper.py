@@ -322,10 +322,9 @@ class Keeper:
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
         expected |= {each.object_id: epochs for each in lasting}
-        # With each epoch less is to be gained: what was not worth making will not be, and what lies there stays.
-        kinds = len(chosen.weighed.kinds)
-        all_or_none = all(way.intermediate is not None or way.kept in (0, kinds) for way in ways.values())
-        rests = all_or_none and not chosen.files and all(self._has(each.key) for each in flat)
+        kinds = len(chosen.weighed.kinds)  # where all clips of a video are kept nothing of it is made twice either
+        all_kept = all(way.intermediate is not None or way.kept == kinds for way in ways.values())
+        rests = all_kept and not chosen.files and all(self._has(each.key) for each in flat)
         rests_on = tuple(each.key for each in flat) if rests else ()
         return Decided(place, cost, known, intermediates, chosen, refused, expected, rests_on=rests_on)
 

@@ -156,13 +156,13 @@ class Mover:
         running: set[Future[None]] = set()
         while not self._closing:
             self._moves.look()
+            trimmed = False
             try:
-                started, counted = self._start(AT_ONCE - len(running)), self._tiers.local.is_counted()
+                trimmed = self._begin_some(running)
             except ViewcacheError as error:
                 _log.warning("nothing is moved for now: %s", error, extra={"action": "move_failed"})
-                started, counted = [], False
-            running.update(self._movers.submit(self._move, move) for move in started)
-            trimmed = counted and self._trim is not None and self._trim.some()
+            except Exception:  # whatever it is: a store from which nothing leaves any more fills up
+                _log.exception("nothing is moved for now", extra={"action": "move_failed"})
             if running:
                 _, running = wait(running, IDLE_S, FIRST_COMPLETED)
             elif not trimmed:
@@ -170,6 +170,12 @@ class Mover:
                 self._evictor.rested()
                 self._moves.wait(IDLE_S)
         wait(running)
+
+    def _begin_some(self, running: set[Future[None]]) -> bool:
+        """Begin what is moved next, beside what is ``running``, and trim; whether anything was trimmed."""
+        started, counted = self._start(AT_ONCE - len(running)), self._tiers.local.is_counted()
+        running.update(self._movers.submit(self._move, move) for move in started)
+        return counted and self._trim is not None and self._trim.some()
 
     def _start(self, room: int) -> list[_Move]:
         """What is moved next: up before down, the soonest needed first."""

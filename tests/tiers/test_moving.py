@@ -24,6 +24,7 @@ from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import Full, StoreUnreachable
 from viewcache.materializer.scheduling import migration
+from viewcache.materializer.scheduling.trim import Trim
 from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
 CLIPS = 32
@@ -141,6 +142,32 @@ def test_what_cannot_be_moved_is_not_tried_without_a_pause(
         list(cache.materialize())
         assert dict(read_all(cache, EPOCHS)) == truth
     assert 1 <= len(tried) <= migration.AT_ONCE * (2 + (time.monotonic() - begun) / migration.IDLE_S)
+
+
+def test_a_mistake_of_ours_does_not_end_moving(
+    tmp_path: Path,
+    videos: Path,
+    bucket: str,
+    truth: Truth,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An error of no kind that we know is logged, and moving goes on: else the folder would be full for ever."""
+    some, left = Trim.some, [3]
+
+    def flaky(trim: Trim) -> bool:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise LookupError("a mistake of ours")
+        return some(trim)
+
+    monkeypatch.setattr(Trim, "some", flaky)
+    with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
+        make_all(cache, tmp_path / "cache")
+        assert len(cache.owner.ledger.copies(REMOTE)) >= CLIPS // 3
+        assert dict(read_all(cache, EPOCHS)) == truth
+    assert left[0] < 0
+    assert caplog.text.count("LookupError: a mistake of ours") == 3
 
 
 @pytest.mark.parametrize("damage", ["flipped", pytest.param("gone", marks=pytest.mark.long)])
