@@ -168,6 +168,8 @@ class CodecChooser:
         self._lock = threading.Lock()
         self._asked = -AGAIN_S
         self._known: list[IoSampleRow] = []
+        self._rates_of: dict[tuple[str, int, bool], dict[str, Rates]] = {}
+        """What these say, as far as it was asked: tier, bits of a chunk's bytes, of any size."""
         self._ratios = {LOCAL: Ratios(), REMOTE: Ratios()}
 
     def is_open(self, tier: str) -> bool:
@@ -200,7 +202,7 @@ class CodecChooser:
             return replace(recipe, codec=codec)
         if not prices.byte_s and not prices.read_s:
             return replace(recipe, codec=codec)
-        known = rates(self._measured(), LOCAL, chunk, any_size=True)
+        known = self._rates(LOCAL, chunk, any_size=True)
         at_most = codec if recipe.codec_is_chosen else RAW
         if at_most not in known:
             return replace(recipe, codec=codec)
@@ -221,7 +223,7 @@ class CodecChooser:
         chunk = math.prod(stored.shape[1:]) * stored.chunk_rows
         if tier != REMOTE or not self.is_open(tier):  # what comes up has been packed as it was worth to
             return self.pick(tier, chunk, uses=1.0), None
-        known, size = rates(self._measured(), tier, chunk, any_size=True), math.prod(stored.shape)
+        known, size = self._rates(tier, chunk, any_size=True), math.prod(stored.shape)
         costs = costs_of(known, uses=1.0, byte_s=self._prices().byte_s)
         if stored.codec in costs:  # as it lies there says how well it packs
             ratio = sum(stored.table.sizes) / size
@@ -251,7 +253,7 @@ class CodecChooser:
             return fixed
         # A second copy in memory saves nothing by being small: what it has no room for lies below.
         worth = 0.0 if tier == MEMORY else self._prices().byte_s
-        return cheapest_codec(rates(self._measured(), tier, chunk_bytes), uses=uses, byte_s=worth)
+        return cheapest_codec(self._rates(tier, chunk_bytes), uses=uses, byte_s=worth)
 
     def _decide(
         self, tier: str, video: str, size: int, chunk_bytes: int, table: CodecTable
@@ -270,12 +272,17 @@ class CodecChooser:
             return RAW, table
         if asked and awaited and len(seen) < len(asked):  # another object of its job is sampled
             return RAW, replace(table, is_own=False)
-        usual = {name: each.packed for name, each in rates(self._measured(), tier, chunk_bytes).items()}
+        usual = {name: each.packed for name, each in self._rates(tier, chunk_bytes).items()}
         return table.cheapest({name: (usual | seen)[name] for name in asked if name in usual | seen}), None
 
-    def _measured(self) -> list[IoSampleRow]:
+    def _rates(self, tier: str, chunk_bytes: int, *, any_size: bool = False) -> Mapping[str, Rates]:
+        """See `rates`; worked out once for all objects with such chunks, until the measurements are asked for again."""
         with self._lock:
             now = time.monotonic()
             if now - self._asked >= AGAIN_S:
-                self._asked, self._known = now, list(self._samples())
-            return self._known
+                self._asked, self._known, self._rates_of = now, list(self._samples()), {}
+            known, found = self._known, self._rates_of
+        place = tier, chunk_bytes.bit_length(), any_size
+        if place not in found:
+            found[place] = rates(known, tier, chunk_bytes, any_size=any_size)
+        return found[place]
