@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["GROUPS", "Group", "group"]
+__all__ = ["GROUPS", "Group", "group", "refusal"]
 
 GROUPS = Path("/sys/fs/cgroup")
 """Where the system mounts them."""
@@ -112,3 +112,12 @@ def group(name: str, folder: Path, bytes_per_s: int) -> Iterator[Group]:
         limit, text = ("blkio.throttle.read_bps_device", "") if is_first else ("io.max", "rbps=")
         (found.disk / limit).write_text(f"{found.device} {text}{bytes_per_s}")
         yield found
+
+
+def refusal(folder: Path, bytes_per_s: int) -> str:
+    """Why this process cannot limit the disk of a folder, and its page cache; empty if it can."""
+    try:
+        with group("try", folder, bytes_per_s):
+            return ""
+    except OSError as error:
+        return str(error)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.groups import group
+from benchmarks.groups import group, refusal
 from benchmarks.harness import Aim, Figure, Note, Result, Table, main
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.planning.order import draw_epoch
@@ -188,11 +188,8 @@ def _real(args: Namespace) -> Iterator[Result]:
     """Epochs of stored pictures from a device with a limit: what the page cache keeps beside residents of as many."""
     folder = Path(tempfile.mkdtemp(prefix="viewcache-residents-", dir=args.dir))
     try:
-        try:
-            with group("residents", folder, args.limit):
-                pass
-        except OSError as error:
-            yield Note(f"no real reads: this process cannot limit its device ({error})")
+        if why := refusal(folder, args.limit):
+            yield Note(f"no real reads: this process cannot limit its device ({why})")
             return
         room = args.pictures * args.real_share // 100
         local, memory = LocalTier(folder / "store", 1 << 40), MemoryTier((room + 8) * (args.picture_bytes + (1 << 16)))

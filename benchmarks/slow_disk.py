@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.groups import Group, group
+from benchmarks.groups import Group, group, refusal
 from benchmarks.harness import ROOT, Aim, Figure, Note, Result, Table, clips_in, cpu_seconds, main, run_apart
 from benchmarks.image_rivals import small_size
 from benchmarks.images import KINDS, QUICK, QUICK_SIZE, SIZE, make, pictures_of
@@ -98,11 +98,8 @@ def bench(args: Namespace) -> Iterator[Result]:
         args.images, args.epochs, args.settle, args.profile_seconds = min(args.images, 48), 1, 1, 1.0
     folder = Path(tempfile.mkdtemp(prefix="viewcache-slow-disk-", dir=args.dir))
     try:
-        try:
-            with group("try", folder, args.device_limit):
-                pass
-        except OSError as error:
-            yield Note(f"not measured: this process cannot limit its disk and its page cache ({error})")
+        if why := refusal(folder, args.device_limit):
+            yield Note(f"not measured: this process cannot limit its disk and its page cache ({why})")
             return
         size = QUICK_SIZE if args.quick else SIZE
         pictures = [*pictures_of(clips_in(args.videos), args.images, size, args.seed)]

@@ -40,7 +40,7 @@ def far_stamp(dataset: Dataset, video_id: int) -> Stamp | None:
     row = files.row_of[video_id]
     if not (said or is_far(files.uris[row])):
         return None
-    stamp = files.found(row).stamp
+    stamp = files.stamp(row)
     return stamp if stamp.size > 0 else None
 
 

@@ -250,12 +250,12 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
 
 def _may_join(files: Files, row: int | None, file: Found) -> bool:
     """Whether a file is new, or was bad and is another one by now."""
-    return row is None or not (files.whole[row] or files.found(row).stamp.same(file.stamp))
+    return row is None or not (files.whole[row] or files.stamp(row).same(file.stamp))
 
 
 def _is_replaced(files: Files, row: int, file: Found) -> bool:
     """Whether a file that can be decoded is another one than when it joined."""
-    return bool(files.whole[row]) and not files.found(row).stamp.same(file.stamp)
+    return bool(files.whole[row]) and not files.stamp(row).same(file.stamp)
 
 
 @contextmanager

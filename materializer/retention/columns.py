@@ -163,12 +163,12 @@ class Block:
         found = []
         was = _by_way(before or ())
         for way in ways:
-            size, made, done = (np.full(self._count, each) for each in (np.nan, before is None and way.lasts, 0.0))
+            unless_known = np.nan, before is None and way.lasts, float(before is None)
+            size, made, done = (np.full(self._count, each) for each in unless_known)
             for video, kept in was.get(way, {}).items():
                 size[video], made[video], done[video] = kept.bytes, kept.made, kept.share
             needs = needed[way.kept]
             if way.lasts:
-                done = done if before is not None else np.ones(self._count)
                 built = Built(lossless if way.codec == LOSSY else whole, fed_whole, done)
                 found.append(self._lasting(way, needs, clips, size, built))
             else:

@@ -81,19 +81,7 @@ def picture_key(video: str, how: How, frames: NDArray[np.int32], codec: str) -> 
 
 def picture_recipe(video: str, like: Recipe) -> Recipe:
     """The same pictures as another recipe in a codec, of another video; cheaper than to work out all of it again."""
-    key = _key_in(like.codec, _aug_key(video, like.program, like.frames, like.row))
-    return Recipe(
-        key,
-        like.program,
-        like.row,
-        like.frames,
-        like.shape,
-        like.due,
-        like.bound,
-        like.kind,
-        codec=like.codec,
-        codec_is_chosen=True,
-    )
+    return replace(like, key=_key_in(like.codec, _aug_key(video, like.program, like.frames, like.row)))
 
 
 def _frames_key(video: str, frames: NDArray[np.int32]) -> str:

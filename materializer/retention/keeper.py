@@ -165,7 +165,7 @@ class Keeper:
         return self._prices
 
     def _found_prices(self) -> Prices:
-        decided = [each for each in list(self._decided.values()) if each.chosen is not None]
+        decided = list(self._decided.values())
         found = [each.chosen.prices(each.cost.devices) for each in decided if each.chosen is not None]
         most = (max(each) for each in zip(*map(astuple, found), strict=True))
         return Prices(*most) if found else Prices()

@@ -6,7 +6,7 @@ before it is known how well they pack.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -88,20 +88,22 @@ class Lasting:
 
     def recipes(self, place: int, way: Way) -> tuple[Recipe, ...]:
         """The objects that a way keeps of the video at a place; none if it keeps none."""
-        hows = dict.fromkeys(how for kind in self._kinds[way.kept :] for how in self._hows(place, kind, way))
-        return tuple(each for how in hows for each in self._parts(place, how, way.codec))
+        return tuple(each for how in self._hows(place, way) for each in self._parts(place, how, way.codec))
 
     def picture_keys(self, place: int, way: Way) -> list[str]:
         """The content keys of the recipes of an image, whether or not such a picture can be kept: far cheaper."""
-        hows = dict.fromkeys(how for kind in self._kinds[way.kept :] for how in self._hows(place, kind, way))
-        return [picture_key(self.videos[place], how, _FIRST, way.codec) for how in hows]
+        return [picture_key(self.videos[place], how, _FIRST, way.codec) for how in self._hows(place, way)]
 
     def video_id(self, place: int) -> int:
         """The catalog's id of the video at a place."""
         number, row = self._places[place]
         return int(self._plans[number].plan.videos.ids[row])
 
-    def _hows(self, place: int, kind: ClipKind, way: Way) -> list[How]:
+    def _hows(self, place: int, way: Way) -> Iterable[How]:
+        """How the clips of a video begin that a way does not keep, each once."""
+        return dict.fromkeys(how for kind in self._kinds[way.kept :] for how in self._how(place, kind, way))
+
+    def _how(self, place: int, kind: ClipKind, way: Way) -> list[How]:
         """How the clips of a kind begin, which is one way; none if there are none of the video."""
         for number in kind.plans:
             row = self._rows[number].first(place)

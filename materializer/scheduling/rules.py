@@ -162,8 +162,9 @@ def next_demand(state: State[Key]) -> tuple[Work[Key], list[int]] | None:
             if not there[key] and work.state(row) != RowState.MAKING
         ]
         if rows and demand.error is None:
-            (first, same), video = rows[0], work.video(rows[0][0])
-            return work, [row for row, key in rows if row == first or key == same or work.video(row) == video]
+            first, same = rows[0]
+            video = work.video(first)
+            return work, [row for row, key in rows if key == same or work.video(row) == video]
     return None
 
 

@@ -234,9 +234,8 @@ class LookAhead:
             return before != place or times < TURNS
 
     def _decide_again(self) -> None:
-        with suppress(Closed):
-            self._decide()
-            self.announce()
+        self._decide()
+        self.announce()
 
     def _plan_one(self, task: Task, number: int) -> None:
         try:
