@@ -20,7 +20,7 @@ from viewcache.materializer.media.picture_head import is_picture, packet_index, 
 from viewcache.materializer.media.source import Source, Stamp, is_local, open_source
 from viewcache.materializer.media.whole import WholeSource
 from viewcache.materializer.ops.lossy import LOSSY_OP
-from viewcache.materializer.planning.program import FrameStep, finish, grow
+from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
 from viewcache.materializer.workers.frame import Frame, PhaseClock, copy_picture
 from viewcache.materializer.workers.intermediates import IntermediateReader, operation_of, root_of
@@ -96,7 +96,7 @@ class PictureMaker:
                     if not made:
                         break
                     frame, read = Frame(None, index, self._clock, made), roots
-                if not self._fill(part, frame, self._pictures[place]):
+                if not self._fill(tree, frame, self._pictures[place]):
                     break
                 done.add(place)
         except Exception:  # its own job fails alike, and says what it was
@@ -123,7 +123,7 @@ class PictureMaker:
                 return False
             frame = Frame(picture, index, self._clock)
             for place, part in image.parts.items():
-                if not self._fill(part, frame, self._pictures[place]):
+                if not self._fill(grow(part.program, part.frames, part.row), frame, self._pictures[place]):
                     return False
             for recipe in image.beside:
                 made = frame.at(operation_of(recipe.program, recipe.row.tobytes()))
@@ -140,9 +140,8 @@ class PictureMaker:
         self.picture_bytes += index.width * index.height * 3 // 2
         return True
 
-    def _fill(self, part: Recipe, frame: Frame, out: np.ndarray) -> bool:
+    def _fill(self, tree: FrameTree, frame: Frame, out: np.ndarray) -> bool:
         """Make a picture of the block into its place; False if it has another shape."""
-        tree = grow(part.program, part.frames, part.row)
         if tree.by_frame and len(tree.nodes) == 1:  # most often: what the operations gave is copied once
             picture, out = frame.at(tree.nodes[0]), out[0]
         else:
