@@ -105,8 +105,9 @@ class Keeper:
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
-        self._expected: dict[int, int] = {}
-        """What the catalog was told of epochs that are not planned: object → uses."""
+        self._expected: dict[int, int] | None = None
+        """What the catalog was told of epochs that are not planned: object → uses. None: what an earlier run told it
+        holds until something is weighed."""
 
     def decide(
         self,
@@ -195,8 +196,8 @@ class Keeper:
         return task_id in self._lasting_of
 
     def expected(self) -> Collection[int]:
-        """Numbers of the objects that are of use in epochs which nobody has planned, as the catalog knows them."""
-        return self._expected.keys()
+        """Numbers of the objects that are of use in epochs which nobody has planned, as far as this run knows."""
+        return self._expected.keys() if self._expected is not None else ()
 
     def forget(self, task_id: int) -> None:
         """A task is over: nothing is kept for it any more."""
@@ -341,7 +342,7 @@ class Keeper:
         for of_task in self._lasting_of.values():
             for object_id, refs in of_task.items():
                 expected[object_id] = max(refs, expected.get(object_id, 0))
-        if expected != self._expected:
+        if expected != self._expected and (self._lasting_of or self._expected is not None):
             self._catalog.expect_uses(expected)
             self._expected = expected
 
