@@ -41,7 +41,7 @@ from viewcache.materializer.retention.packs import Packs
 from viewcache.materializer.retention.told import Told, foretell
 from viewcache.materializer.retention.ways import ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.intermediate_work import GenerationContext, IntermediateWork, PackWork
+from viewcache.materializer.scheduling.intermediate_work import GenerationContext, IntermediateWork, Pack, PackWork
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["Keeper"]
@@ -117,7 +117,7 @@ class Keeper:
         self._average = Average()
         """Of what a generation costs."""
         self._failed: dict[str, Hashable] = {}
-        """What could not be made since it was decided last, and its video."""
+        """What could not be made since it was decided last, see `GenerationContext`."""
         self._settled: Mapping[str, Way] = {}
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
@@ -154,8 +154,9 @@ class Keeper:
             open_again = [number for number, place in places.items() if self._must_decide(number, place, cost)]
             if open_again:
                 # What is being made goes on noting in the same place.
-                failed = {key: str(self._failed.pop(key)) for key in list(self._failed)}
-                self.densities.failed({failed[key] for key in self.packs.failed(failed)})
+                failed = [self._failed.pop(key) for key in list(self._failed)]
+                self.packs.failed(each for each in failed if isinstance(each, Pack))
+                self.densities.failed({str(each) for each in failed if not isinstance(each, Pack)})
             for number in open_again:
                 begun = time.monotonic()
                 later = all(newest[work.task_id] > number for work, _ in together[number])
