@@ -405,6 +405,32 @@ def test_a_pack_that_says_a_picture_twice_is_forgotten_like_any_other(catalog: C
     assert not len(packs)
 
 
+def test_a_pack_of_which_no_pictures_are_known_is_not_asked_for(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows may be lost: at no look is it asked for, and what has pictures is asked for once."""
+    sizes: dict[str, int] = {}
+    packs, asked, pack_parts = Packs(catalog, sizes.get), list[list[int]](), Catalog.pack_parts
+
+    def asks(mine: Catalog, object_ids: list[int]) -> pa.Table:
+        asked.append(object_ids)
+        return pack_parts(mine, object_ids)
+
+    monkeypatch.setattr(Catalog, "pack_parts", asks)
+    packs.look()
+    asked.clear()
+    first = catalog.next_object_id(2)
+    rows = [ObjectRow(first + k, f"{k}f" * 16, ObjectKind.PACK, None, 1, 10, 0.5, True, "10") for k in range(2)]
+    catalog.record_objects(object_table(rows))
+    part = {"object_id": first, "place": 0, "key": one(90)[1].key, "video_key": one(90)[0], "first_byte": 0}
+    catalog.record_packs(pa.Table.from_pylist([part], schema=schemas.PACK_PART))
+    catalog.mark_ready([copy(first), copy(first + 1)])
+    catalog.flush()
+    assert packs.look()
+    assert packs.look()
+    assert asked == [[first]]
+
+
 def test_rows_of_packs_that_were_never_made_leave_with_the_run(
     tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]
 ) -> None:
