@@ -16,6 +16,7 @@ In the order of work:
 - ``fixed_share``: a stated share of the videos is kept
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
+- ``settled``: what was chosen for each video, while a task has it
 - ``intermediates``: recipes and rows of the intermediates that are kept
 - ``lasting``: intermediates of all frames that clips can have, of use in later generations too
 - ``packs``: which kept pictures of images lie together

@@ -38,6 +38,7 @@ from viewcache.materializer.retention.kept_objects import KeptObjects, Objects, 
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
 from viewcache.materializer.retention.packs import Packs
+from viewcache.materializer.retention.settled import SettledWays
 from viewcache.materializer.retention.told import Told, foretell
 from viewcache.materializer.retention.ways import ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
@@ -118,7 +119,7 @@ class Keeper:
         """Of what a generation costs."""
         self._failed: dict[str, Hashable] = {}
         """What could not be made since it was decided last, see `GenerationContext`."""
-        self._settled: Mapping[str, Way] = {}
+        self.settled = SettledWays()
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
@@ -146,7 +147,9 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            newest = {work.task_id: number for number, mine in sorted(together.items()) for work, _ in mine}
+            newest = {work.task_id: work for _, mine in sorted(together.items()) for work, _ in mine}
+            for task_id, work in newest.items():
+                self.settled.has(task_id, work.plan.videos.row_of_key)
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 for number, mine in sorted(together.items(), reverse=True)
@@ -159,8 +162,8 @@ class Keeper:
                 self.densities.failed({str(each) for each in failed if not isinstance(each, Pack)})
             for number in open_again:
                 begun = time.monotonic()
-                later = all(newest[work.task_id] > number for work, _ in together[number])
-                settled = Settled(self._settled, later=later)
+                later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
+                settled = self.settled.seen(later=later)
                 decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
                 self._decided[number] = decided
                 self._observer.decided(begun)
@@ -169,6 +172,7 @@ class Keeper:
             gone = self._decided.keys() - together.keys()
             for group_generation in gone:
                 self._over(group_generation)
+            self.densities.forget(self.settled.forget_gone())
             if open_again or gone:  # who packs objects asks for each of them
                 self._prices = self._found_prices()
             self._expect()
@@ -224,6 +228,8 @@ class Keeper:
                 decided.forget(task_id)
                 if not decided.place:
                     self._over(group_generation)
+            self.settled.over(task_id)
+            self.densities.forget(self.settled.forget_gone())
             self._prices = self._found_prices()
             if self._lasting_of.pop(task_id, None):
                 self._expect()
@@ -234,6 +240,7 @@ class Keeper:
         self.told.forget(group_generation)
         self.files.forget(group_generation)
         self.packs.forget(group_generation)
+        self.lying.forget(group_generation)
 
     def is_outdated(self, work: ActiveGeneration) -> bool:
         """Whether an epoch more or less has been read than when it was decided."""
@@ -294,7 +301,7 @@ class Keeper:
             return self._keep_all(case, free)
         ways = chosen.way_of()
         if not settled.later:
-            self._settled = {**self._settled, **ways}
+            self.settled.choose(ways)
         kept = {} if old is None else old.staying(ways)
         objects, sources = self._objects.chosen(chosen, plans, works, kept)
         known = self._made_before(old, chosen, objects)

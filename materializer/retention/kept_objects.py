@@ -73,7 +73,7 @@ class KeptObjects:
                 assert chosen.weighed.lasting is not None
                 whole = chosen.weighed.lasting.recipes(video, way)
                 recipes += [(key, video_id, recipe) for recipe in whole]
-                self._lying.will_last(recipe.key for recipe in whole)
+                self._lying.will_last(works[0].group_generation, (recipe.key for recipe in whole))
             elif key not in kept:
                 for how, frames in wanted.items():
                     recipes.append(
@@ -101,9 +101,9 @@ class KeptObjects:
         # Another image may have come to stand in since: then nothing is known of where one lies.
         pictures = [(video, recipe) for video, _, recipe in recipes if video in sources]
         among = [video for video in chosen.weighed.videos if video in images]
-        of_generation = works[0].group_generation, pictures, among, first_blocks(plans)
-        found = self._packs.kept(*of_generation, self._pack_bytes())
-        self._lying.will_last(each.pack for each in found if each.recipe.codec_is_chosen)
+        number = works[0].group_generation
+        found = self._packs.kept(number, pictures, among, first_blocks(plans), self._pack_bytes())
+        self._lying.will_last(number, (each.pack for each in found if each.recipe.codec_is_chosen))
         return found
 
     def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:

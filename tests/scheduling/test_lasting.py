@@ -346,7 +346,9 @@ def test_a_task_that_is_over_expects_nothing(tmp_path: Path, videos: Path) -> No
         task_id = cache.task("train").task.task_id
         assert cache.owner.keeper.has_weighed(task_id)
         assert sql(cache, wanted) != [(0,)]
+        assert len(cache.owner.keeper.settled) == 4
         assert cache.owner.retire("train")
+        assert not len(cache.owner.keeper.settled)
         assert not cache.owner.keeper.has_weighed(task_id)
         assert sql(cache, wanted) == [(0,)]
 
