@@ -44,6 +44,9 @@ def _of_images(job: Job, pause: Callable[[], bool]) -> Iterator[Begun | Made | R
     except MemoryError as full:
         yield Report(error=f"{job.name}: no memory for a block ({full})", error_kind=Broken.kind)
         return
+    except Exception:  # a worker outlives a job that fails, and says what it was
+        yield Report(error=f"{job.name}: {traceback.format_exc(limit=-3)}", error_kind=Broken.kind)
+        return
     yield from images.run(pause)
 
 
