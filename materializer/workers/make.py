@@ -271,7 +271,7 @@ class _Maker:
                 if picture.shape != leaf.array.shape[1:]:
                     raise self._misshapen(clip, f"frames of {leaf.array.shape[1:]} and {picture.shape} in one clip")
                 copy_picture(leaf.array[t], picture)
-        self.clock.lap("augment")
+        self.clock.lap("augment" if clip.encoding is None else "pack")
         clip.missing.discard(number)
 
     def _finished(self, clip: _Clip) -> np.ndarray:
@@ -317,6 +317,7 @@ class _Maker:
     def _store_packed(self, encoding: Encoding | LossyEncoding, key: str, attributes: dict[str, object]) -> Made | None:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         packed = encoding.finished(attributes)
+        self.clock.lap("pack")
         if encoding.failure:
             self.unpacked[key] = encoding.failure
         self.trials += encoding.measured()
