@@ -68,9 +68,11 @@ class Beside:
             if self._told is None:
                 return []
             begin_s, (batches, told_s) = self._begin_s, self._told
-            self._begin_s, self._told = None, (self._batches, now_s)
-            rows = [] if begin_s is None else [_row("begin", 1, begin_s)]
-            return [*rows, _row("batch", self._batches - batches, now_s - told_s)] if self._batches > batches else rows
+            rows, self._begin_s = [] if begin_s is None else [_row("begin", 1, begin_s)], None
+            if self._batches > batches:  # else what was taken is told with the next one
+                rows.append(_row("batch", self._batches - batches, now_s - told_s))
+                self._told = self._batches, now_s
+            return rows
 
     def batch_s(self) -> float:
         """Core seconds for a batch, in the last stretch from one such question to another; 0 while nothing is known.
