@@ -57,6 +57,8 @@ ONE_GB, SHORT, TODAY, LOSSY = (
 )
 KNOWN = "rates known"
 """Of runs that know from others what work costs on this machine, and of which it is predicted what epochs cost."""
+LEARNT = 20
+"""Epochs that such another run reads."""
 UNKNOWN = "unknown key 'intermediate'"
 """How our system refuses what it cannot do yet."""
 QUICK: dict[str, Any] = {"frames": 4, "short_side": 72, "crop": 64, "videos_per_batch": 2, "step_s": 0.0}
@@ -315,7 +317,7 @@ def _run(name: str, run: Long | Race, args: Namespace) -> Took:
     checkout = args.before.resolve() if name == TODAY else ROOT
     run = replace(run, began_s=time.perf_counter())
     if name in FORESEEN:
-        learning = _apart(replace(run, read=min(TEN, run.epochs - 1)), args)
+        learning = _apart(replace(run, read=min(LEARNT, run.epochs - 1)), args)
         run = replace(run, known=learning.samples, began_s=time.perf_counter())
     return _apart(run, args, checkout)
 

@@ -3,7 +3,7 @@
 One table of measurements, `io_samples`, is the common currency of plans and of pruning.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -23,6 +23,9 @@ LEAST_BYTES = 64 << 20
 """Measurements of fewer bytes than this say little; the guess stands until there are more."""
 
 Pixels = TypeVar("Pixels", float, NDArray[np.float64])
+
+LEAST_BATCHES = 16
+"""Of fewer it says little what they took."""
 
 BATCH_S = 0.05
 """Beside what is kept, a batch: a guess until one cache has read some, measured beside other work."""
@@ -103,9 +106,10 @@ class CostModel:
             if size.get(op, 0) >= LEAST_BYTES:
                 # Frames are measured in bytes of 4:2:0, one and a half a pixel.
                 found[name] = seconds[op] / size[op] * (1.5 if unit == "pixel" else 1.0)
-        for op in ("batch", "begin"):
-            if count := sum(row.n for row in samples if row.op == op):
-                found[f"{op}_s"] = seconds[op] / count
+        if began := sum(row.n for row in samples if row.op == "begin"):
+            found["begin_s"] = seconds["begin"] / began
+        if late := _late([row for row in samples if row.op == "batch"]):
+            found["batch_s"] = sum(row.seconds for row in late) / sum(row.n for row in late)
         return cls(**found, ladder=Ladder.measured(samples, codec), devices=devices)
 
     def moved(self, before: "CostModel") -> bool:
@@ -131,6 +135,16 @@ def _added_up(samples: Iterable[IoSampleRow], codec: str) -> tuple[dict[str, flo
             seconds["pass"] = seconds.get("pass", 0.0) + _core_s(row)
             size["pass"] = size.get("pass", 0) + (row.bytes if row.op == "load" else 0)
     return seconds, size
+
+
+def _late(batches: Sequence[IoSampleRow]) -> list[IoSampleRow]:
+    """Of the batches those that came latest in their runs, as many as say something."""
+    found: list[IoSampleRow] = []
+    for row in sorted(batches, key=lambda row: -row.size_bucket):
+        found.append(row)
+        if sum(each.n for each in found) >= LEAST_BATCHES:
+            break
+    return found
 
 
 def _core_s(row: IoSampleRow) -> float:

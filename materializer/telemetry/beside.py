@@ -43,36 +43,40 @@ class Beside:
         self._begun: tuple[int, float] | None = None
         """Batches that had been read when the stretch began, and what had been taken."""
         self._batch_s = 0.0
-        self._told: tuple[int, float] | None = None
-        """The same when the catalog was told last; None while the run begins."""
-        self._begin_s: float | None = None
-        """What was taken by the end of the beginning, until the catalog is told."""
+        self._noted: tuple[int, float] | None = None
+        """The same of what was noted for the catalog last; None while the run begins."""
+        self._news: list[IoSampleRow] = []
 
     def read(self) -> None:
         """A batch was read."""
         with self._lock:
             self._batches += 1
-            begins = self._batches == BEGINNING
-        if begins:
-            now_s = _taken(self._looked_s())
-            with self._lock:
-                self._begin_s, self._told = now_s, (BEGINNING, now_s)
+            # A run takes less and less for a batch, so those of powers of two are told apart.
+            ends = self._batches >= BEGINNING and not self._batches & (self._batches - 1)
+        if ends:
+            self._note()
 
     def news(self) -> list[IoSampleRow]:
         """What the catalog has not been told yet, as work of the ops ``begin`` and ``batch``: n beginnings, n batches.
 
-        What a run took that ended while it began is not told.
+        The size of a batch is how many were read before it. What a run took that ended while it began is not told.
         """
+        self._note()
+        with self._lock:
+            news, self._news = self._news, []
+            return news
+
+    def _note(self) -> None:
         now_s = _taken(self._looked_s())
         with self._lock:
-            if self._told is None:
-                return []
-            begin_s, (batches, told_s) = self._begin_s, self._told
-            rows, self._begin_s = [] if begin_s is None else [_row("begin", 1, begin_s)], None
-            if self._batches > batches:  # else what was taken is told with the next one
-                rows.append(_row("batch", self._batches - batches, now_s - told_s))
-                self._told = self._batches, now_s
-            return rows
+            if self._noted is None and self._batches >= BEGINNING:
+                self._news.append(_row("begin", 0, 1, now_s))
+                self._noted = self._batches, now_s
+            elif self._noted is not None and self._batches > self._noted[0]:  # else it is told with the next one
+                batches, noted_s = self._noted
+                bucket = batches.bit_length() - 1
+                self._news.append(_row("batch", bucket, self._batches - batches, now_s - noted_s))
+                self._noted = self._batches, now_s
 
     def batch_s(self) -> float:
         """Core seconds for a batch, in the last stretch from one such question to another; 0 while nothing is known.
@@ -91,8 +95,8 @@ class Beside:
             return self._batch_s
 
 
-def _row(op: str, n: int, seconds: float) -> IoSampleRow:
-    return IoSampleRow(op, 0, "", "", n, max(0.0, seconds), 0, max(0.0, seconds))
+def _row(op: str, bucket: int, n: int, seconds: float) -> IoSampleRow:
+    return IoSampleRow(op, bucket, "", "", n, max(0.0, seconds), 0, max(0.0, seconds))
 
 
 def _taken(cpu_s: Mapping[tuple[str, str], float]) -> float:
