@@ -233,27 +233,34 @@ def _foreseen(rounds: Rounds) -> Iterator[Result]:
 def predicted(name: str, runs: Sequence[Took], generation: int) -> Iterator[Result]:
     """Predicted ÷ measured for the epochs that `viewcache plan` spoke of before the run, without the consumer's part.
 
-    These are the first generation on average, that of the tenth epoch, and the late ones, see `late`, of which the
-    tenth stands for the hundredth where a training has fewer.
+    These are the first generation on average, that of the tenth epoch, the first ten on average, and the late ones, see
+    `late`, of which the tenth stands for the hundredth where a training has fewer.
     """
-    said, count = runs[0].predicted_cpu_s, len(runs[0].cpu_s)
-    if not said:
+    if not runs[0].predicted_cpu_s:
         yield Note(f"cost of an epoch, predicted ÷ measured, {name}: not predicted")
         return
-    stretches: dict[str, tuple[str, Callable[[Took], tuple[float, float]]]] = {
-        "the first generation": ("1", lambda took: took.mean(0, min(generation, count)))
-    }
-    if count >= TEN:
-        stretches["the tenth"] = "10", lambda took: took.mean(TEN - generation, TEN)
-    if count > TEN:
-        stretches["a late one"] = "100" if "100" in said else "10", lambda took: late(took, generation)
-    for which, (epoch, cost) in stretches.items():
-        if epoch in said:
-            ratios = [
-                took.predicted_cpu_s[epoch] / (cost(took)[1] - took.consumer_cpu_s / len(took.cpu_s)) for took in runs
-            ]
-            title = f"cost of an epoch, predicted ÷ measured, {name}, {which}"
-            yield Figure(title, statistics.median(ratios), "x", Aim(at_least=0.8, at_most=1.2), tuple(ratios))
+    rounds = [_foreseen_of(took, generation) for took in runs]
+    for which in rounds[0]:
+        ratios = tuple(each[which] for each in rounds)
+        title = f"cost of an epoch, predicted ÷ measured, {name}, {which}"
+        yield Figure(title, statistics.median(ratios), "x", Aim(at_least=0.8, at_most=1.2), ratios)
+
+
+def _foreseen_of(took: Took, generation: int) -> dict[str, float]:
+    said, count = took.predicted_cpu_s, len(took.cpu_s)
+    consumer_s = took.consumer_cpu_s / count
+
+    def ratio(cost_s: float, measured: tuple[float, float]) -> float:
+        return cost_s / (measured[1] - consumer_s)
+
+    found = {"the first generation": ratio(said["1"], took.mean(0, min(generation, count)))}
+    if "10" in said and count >= TEN:
+        both_s = (generation * said["1"] + (TEN - generation) * said["10"]) / TEN
+        found["the tenth"] = ratio(said["10"], took.mean(TEN - generation, TEN))
+        found["the first ten"] = ratio(both_s, took.mean(0, TEN))
+    if "10" in said and count > TEN:
+        found["a late one"] = ratio(said.get("100", said["10"]), late(took, generation))
+    return found
 
 
 FORESEEN = tuple(map(_known, (share(100), ONE_GB, *(share(percent) for percent in (30, 25, 10, 3)))))
