@@ -392,16 +392,14 @@ class Ledger:
 
         Args:
             seconds: busy seconds by stage.
-            cpu_s: core seconds by stage. A stage was busy for these at least: what its thread waited for a core is
-                shared out among all stages, so that one of much work may have been left with fewer seconds.
+            cpu_s: core seconds by stage, the least that it was busy: what is waited for a core is shared among stages.
             frames: `Report.frames`.
             made: its objects.
             loaded_codec: of the intermediates that it read.
             further: what was measured beside.
             passed: keys of those of its objects that are not stored.
         """
-        cpu_s = {op: cpu_s.get(op, 0.0) for op in seconds}
-        seconds = {op: max(each, cpu_s[op]) for op, each in seconds.items()}
+        seconds = {op: max(each, cpu_s.get(op, 0.0)) for op, each in seconds.items()}
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
         copied = [each.raw_bytes for each in made if each.codec not in ENCODED]  # others are packed as they come
         loaded = frames.get("loaded", 0)
@@ -412,8 +410,8 @@ class Ledger:
             "augment": (len(copied), sum(copied) // max(1, len(copied))),
         }
         rows = [
-            IoSampleRow(op, max(each, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * each, cpu_s[op])
-            for op, (n, each) in work.items()
+            IoSampleRow(op, max(by, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * by, cpu_s.get(op, 0))
+            for op, (n, by) in work.items()
             if n and seconds.get(op)
         ]
         wall_s = sum(each.seconds for each in made)

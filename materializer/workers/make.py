@@ -317,7 +317,6 @@ class _Maker:
     def _store_packed(self, encoding: Encoding | LossyEncoding, key: str, attributes: dict[str, object]) -> Made | None:
         attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         packed = encoding.finished(attributes)
-        self.clock.lap("pack")
         if encoding.failure:
             self.unpacked[key] = encoding.failure
         self.trials += encoding.measured()
