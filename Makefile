@@ -20,6 +20,8 @@ PYTEST = $(RUN)/python -m pytest -n $(PROCESSES) --dist worksteal
 # Folders of tests that say within minutes whether the tree is whole.
 FAST := tests/house tests/config tests/ops tests/plan tests/store tests/api
 BENCH ?= $(filter-out __init__ answering groups harness handmade image_pictures image_rivals invented cache_model longrun rivals lockstep trainees,$(basename $(notdir $(wildcard benchmarks/*.py))))
+# Where it is set, as in many containers, each process that is started compiles all modules anew: a third of a second.
+unexport PYTHONDONTWRITEBYTECODE
 # Environment, not text pasted into a command: a folder's name may hold spaces and quotes.
 export VIDEOS
 

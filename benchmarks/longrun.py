@@ -212,5 +212,5 @@ if __name__ == "__main__":
         sys.exit("this is one run of benchmarks.horizon, which starts it")
     given = Long(**json.loads(sys.argv[2]))
     if given.system == OURS:
-        import viewcache  # noqa: F401  # so that it counts as an import
+        from viewcache.api.session import cache  # noqa: F401  # all that opening needs counts as an import, as of rivals
     print(json.dumps(asdict(_train(given))))

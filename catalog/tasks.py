@@ -144,18 +144,9 @@ def forget_task(session: Session, name: str) -> TaskRow:
     known = {row.name: row for row in from_table(TaskRow, session.run("read_tasks"))}
     if name not in known:
         raise errors.NotFound(f"no task {name!r} in this catalog; it has {', '.join(sorted(known)) or 'none'}")
-    for query in (
-        "delete_uses",
-        "delete_generations",
-        "delete_progress",
-        "delete_draws",
-        "delete_orders",
-        "delete_settled",
-        "delete_substitutions",
-        "delete_task",
-    ):
+    _delete_plans(session, known[name].task_id)
+    for query in ("delete_substitutions", "delete_task"):
         session.run(query, {"task_id": known[name].task_id})
-    session.run("delete_unused_runs")
     session.run("delete_expected")  # whoever opens the other tasks says it anew
     return known[name]
 
@@ -230,7 +221,12 @@ def _forget_plans(session: Session, known: TaskRow) -> None:
             "changes its meaning; give the changed task another tag, restore its definition, or forget its draws with "
             "`viewcache forget`"
         )
-    for name in (
+    _delete_plans(session, known.task_id)
+
+
+def _delete_plans(session: Session, task_id: int) -> None:
+    """Delete what was planned and drawn for a task, and where its readers are."""
+    for query in (
         "delete_uses",
         "delete_generations",
         "delete_progress",
@@ -238,5 +234,5 @@ def _forget_plans(session: Session, known: TaskRow) -> None:
         "delete_orders",
         "delete_settled",
     ):
-        session.run(name, {"task_id": known.task_id})
+        session.run(query, {"task_id": task_id})
     session.run("delete_unused_runs")

@@ -31,6 +31,8 @@ settings.register_profile(
 
 os.environ.setdefault("VIEWCACHE_SERVICE", "off")
 """Most tests look inside the owner; those in tests/service take a service as users do."""
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+"""Where it is set, as in many containers, each process that a test starts would compile all modules anew."""
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 """Albumentations would ask the network for a newer release of itself."""
 

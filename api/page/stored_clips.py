@@ -46,9 +46,12 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class ClipOf:
-    """One clip of a batch, as planned."""
+    """One clip of a batch, as planned: of an image a picture."""
 
     video: str
+    video_id: int | None
+    """The catalog's number; None where nothing tells it any more."""
+    is_image: bool
     label: str
     sample: int
     """Which clip of the video."""
@@ -71,6 +74,8 @@ class _Found:
     clip: ClipOf
     physical: str
     """Place of its copy in the store's folder; empty if there is none."""
+    part: int
+    """Which part of the copy it is: several images lie in one."""
     audio: str
     """The same of its audio; empty also of a task without."""
 
@@ -137,7 +142,7 @@ class Batches:
         with self._slots:
             root = self._located.root
             heard = _samples(root, scan_object(root, found.audio).stored) if found.audio else None
-            return _picture(_some_frames(root, scan_object(root, found.physical).stored), heard)
+            return _picture(_some_frames(root, scan_object(root, found.physical).stored, found), heard)
 
     def made(self, task: str, epoch: int, iteration: int, clip: int) -> bytes:
         """The same of any clip: the service makes what is not stored; it is started where none runs, if it may be.
@@ -203,17 +208,25 @@ class Batches:
 
 
 def _found(row: dict[str, object]) -> _Found:
+    rows, *rest = map(int, str(row["shape"]).split("x"))
+    each = rows
+    if row["is_image"]:
+        each = max(1, rows // int(str(row["pictures"])))
     clip = ClipOf(
-        video=str(row["video"]),
+        video=_text(row["video"]) or "?",
+        video_id=None if row["video_id"] is None else int(str(row["video_id"])),
+        is_image=bool(row["is_image"]),
         label=_text(row["label"]),
         sample=int(str(row["sample"])),
         frames=tuple(map(int, _text(row["frames"]).split())),
         fps=float(str(row["fps"])) if row["fps"] else None,
-        shape=tuple(map(int, str(row["shape"]).split("x"))),
+        shape=(each, *rest),
         state=str(row["state"]),
         is_stored=row["physical"] is not None,
     )
-    return _Found(clip, _text(row["physical"]), _text(row["audio"]))
+    # A block that comes twice has its pictures for each time.
+    part = int(str(row["place"])) % (rows // each) if clip.is_image else 0
+    return _Found(clip, _text(row["physical"]), part, _text(row["audio"]))
 
 
 def phrases_of(recipe: object) -> tuple[str, ...] | None:
@@ -233,11 +246,14 @@ def _check_size(count: int, what: str) -> None:
         raise BadInput(f"a {what} of {count >> 20} MiB; pictures are made of at most {MOST_BYTES >> 20} MiB")
 
 
-def _some_frames(root: str, stored: Stored) -> Pixels:
+def _some_frames(root: str, stored: Stored, found: _Found) -> Pixels:
     """Some frames of a stored clip, (t,C,H,W): only the chunks that hold them are read."""
     if len(stored.shape) == 5:  # several views: the first is shown, which is the first row
-        whole = _chunk(root, stored, 0)
+        whole = _chunk(root, stored, found.part)
         return np.stack([whole[0][pick] for pick in _spaced(stored.shape[1]).tolist()])
+    if found.clip.is_image:
+        whole = _chunk(root, stored, found.part)
+        return np.stack([whole[pick] for pick in _spaced(len(whole)).tolist()])
     picks = _spaced(stored.shape[0])
     rows = []
     for pick in picks.tolist():

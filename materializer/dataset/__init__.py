@@ -13,7 +13,8 @@ In the order of work:
 - ``split``: which part of a split dataset each item is in
 - ``predicate``: the SQL predicate, in a process with limits
 - ``scan``: look into files: their headers, or every packet
-- ``scan_worker``: the process that does it
+- ``scan_request``: what a process is asked that does it
+- ``scan_worker``: that process
 - ``videos``: the videos that a plan is of, as arrays
 - ``versions``: how the old and the new content of a file are called that was replaced
 - ``stand_ins``: which video stands in for one that is bad or gone

@@ -11,17 +11,19 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
 from viewcache.errors import Full
 from viewcache.materializer.child import start_child
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.listed import Found
+from viewcache.materializer.dataset.scan_request import Request
 from viewcache.materializer.media.facts import Scanned
+from viewcache.materializer.media.picture_head import is_picture
 from viewcache.materializer.media.source import shown
 
-__all__ = ["AT_ONCE", "Keep", "Request", "ScanProcess", "look_at", "scan", "scan_queue"]
+__all__ = ["AT_ONCE", "Keep", "ScanProcess", "look_at", "scan", "scan_queue"]
 
 LIMIT_S = 60.0
 """Seconds for one file, and one more for each `BYTES_PER_S` of it."""
@@ -35,22 +37,9 @@ AT_ONCE = 64
 POLL_S = 0.2
 """How soon a scan of a queue notices that it is over."""
 
-HEADERS_OF_A_PROCESS = 128
-"""Headers that are worth a process of their own: its start takes as long as reading some two hundred of local files."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a scanning process is asked."""
-
-    uris: tuple[str, ...]
-    max_pixels: int
-    probe: ProbeMode
-    """How thoroughly."""
-    brings: bool = False
-    """Whether files that lie far away and are read whole are handed over with what is found of them."""
-    as_stored: bool = False
-    """Whether they are images that are taken as they are stored."""
+HEADERS_OF_A_PROCESS, PICTURES_OF_A_PROCESS = 128, 2048
+"""Headers that are worth a process of their own: its start takes as long as reading some two hundred headers of local
+videos, or as many thousand of pictures."""
 
 
 Keep = Callable[[Found, Scanned], None]
@@ -86,7 +75,8 @@ def scan(
     """
     if files:
         full = probe == ProbeMode.FULL
-        worth_it = len(files) if full else -(-len(files) // HEADERS_OF_A_PROCESS)
+        at_least = PICTURES_OF_A_PROCESS if is_picture(files[0].uri) else HEADERS_OF_A_PROCESS
+        worth_it = len(files) if full else -(-len(files) // at_least)
         processes = min(workers or os.cpu_count() or 1, worth_it)
         size = 1 if full else max(1, min(AT_ONCE, len(files) // processes))
         parts = deque(list(files[k : k + size]) for k in range(0, len(files), size))

@@ -14,13 +14,11 @@ from multiprocessing.connection import Connection
 
 from viewcache.errors import Full, ViewcacheError
 from viewcache.materializer.choices import ProbeMode
-from viewcache.materializer.dataset.scan import Request
+from viewcache.materializer.dataset.scan_request import Request
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.media.facts import Scanned, VideoFacts
-from viewcache.materializer.media.header import read_header
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, picture_index, read_picture
-from viewcache.materializer.media.probe import probe_source
 from viewcache.materializer.media.source import (
     SMALL_BLOCK,
     BlockSource,
@@ -74,14 +72,29 @@ class _Baggage:
         return source.held() if now is not None and now.same(source.stamp) else b""
 
 
+Reading = Callable[[Source, int], VideoFacts | None]
+"""Reads the header of an opened file with frames of at most so many pixels; None where that does not say enough."""
+Indexing = Callable[[Source, int], VideoIndex]
+"""Looks at every packet."""
+
+
+def _of_pictures(*, as_stored: bool) -> tuple[Reading, Indexing]:
+    return partial(read_picture, as_stored=as_stored), partial(picture_index, as_stored=as_stored)
+
+
+def _of_videos() -> tuple[Reading, Indexing]:
+    # PyAV takes as long to import as the headers of a thousand pictures to read, which need none of it.
+    from viewcache.materializer.media.header import read_header
+    from viewcache.materializer.media.probe import probe_source
+
+    return read_header, probe_source
+
+
 def look(
     uri: str, max_pixels: int, how: ProbeMode, baggage: _Baggage | None = None, *, as_stored: bool = False
 ) -> Scanned:
     """What is found of one file; ``as_stored`` is for images, see `read_picture`."""
-    reading: Callable[[Source, int], VideoFacts | None] = read_header
-    indexing: Callable[[Source, int], VideoIndex] = probe_source
-    if is_picture(uri):
-        reading, indexing = partial(read_picture, as_stored=as_stored), partial(picture_index, as_stored=as_stored)
+    reading, indexing = _of_pictures(as_stored=as_stored) if is_picture(uri) else _of_videos()
     try:
         if how != ProbeMode.FULL:
             with open_source(uri, SMALL_BLOCK) as source:

@@ -22,7 +22,7 @@ from viewcache.materializer.media.source import Source, open_source, shown
 if TYPE_CHECKING:
     from av import VideoFrame
 
-__all__ = ["CHANGED", "DecodeStats", "decode", "decode_from"]
+__all__ = ["CHANGED", "DecodeStats", "decode", "decode_from", "decode_picture"]
 
 CHANGED = "the file has changed since it was scanned; scan the dataset again"
 
@@ -125,6 +125,32 @@ def decode_from(
         raise BadVideo(
             f"{shown(source.uri)}: frame {frame}: {why} ({len(stats.failed)} of {len(wanted)} frames cannot be given)"
         )
+
+
+def decode_picture(source: Source, index: VideoIndex) -> "VideoFrame | None":
+    """Decode a picture file as `decode_from` does, for who takes one picture after the other.
+
+    Args:
+        source: the opened file.
+        index: of this version of it.
+
+    Returns:
+        The picture, without a time of its own; None where that function has more to do, or to say.
+    """
+    feed = PictureFeed(source, index)
+    try:
+        (packet,) = feed.packets(0, 1)
+        frames = [*feed.context.decode(packet), *feed.context.decode(None)]
+    except (BadVideo, *DAMAGE):
+        return None
+    if len(frames) != 1 or frames[0].is_corrupt:
+        return None
+    (frame,) = frames
+    if (frame.width, frame.height, frame.format.name) != (index.width, index.height, index.pix_fmt):
+        return None
+    feed.context.flush_buffers()
+    feed.keep()
+    return plain(frame, index)
 
 
 def _by_urgency(index: VideoIndex, wanted: np.ndarray, order: np.ndarray | None) -> list[Gop]:

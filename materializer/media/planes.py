@@ -1,7 +1,5 @@
 """How large the planes of a decoded frame are, for the pixel formats that are kept as planes."""
 
-from av.video.format import VideoFormat
-
 __all__ = ["frame_bytes", "plane_shapes"]
 
 
@@ -10,6 +8,8 @@ def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int]
 
     Not kept: palettes, bit streams, hardware surfaces, and packed 4:1:1, whose rows have no plain width in bytes.
     """
+    from av.video.format import VideoFormat  # the whole of PyAV, which who only lists files does not need
+
     try:
         layout = VideoFormat(pix_fmt, width, height)
     except ValueError:

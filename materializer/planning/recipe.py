@@ -101,6 +101,21 @@ class Recipe:
         whole = self.kind in (ObjectKind.CLIP, ObjectKind.AUDIO)
         return self.shape if whole else (1, *self.shape[1:])
 
+    def about(self, name: str, video_key: str) -> dict[str, object]:
+        """What is stored beside the pixels, JSON-ready.
+
+        Args:
+            name: of the video.
+            video_key: its content key.
+        """
+        return {
+            "video": name,
+            "video_key": video_key,
+            "kind": str(self.kind),
+            "frames": self.frames.tolist(),
+            "recipe": self.program.describe(self.row),
+        }
+
     @property
     def layout(self) -> PackLayout:
         """Of an object of kind ``pack``: where its pictures lie."""

@@ -16,12 +16,14 @@ In the order of work:
 - ``fixed_share``: a stated share of the videos is kept
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
+- ``settled``: what was chosen for each video, while a task has it
 - ``intermediates``: recipes and rows of the intermediates that are kept
 - ``lasting``: intermediates of all frames that clips can have, of use in later generations too
 - ``packs``: which kept pictures of images lie together
 - ``lying``: what lasts and lies in the store
 - ``decided``: what was decided for one generation, and what became of it
 - ``told``: what the catalog was told of it
+- ``kept_objects``: the objects that a choice keeps of each video
 - ``near``: the encoded files of videos that lie far away, beside each way
 - ``near_files``: which of them are kept
 - ``keeper``: what is kept of a generation, decided again when that changes

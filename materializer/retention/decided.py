@@ -71,6 +71,11 @@ class Decided:
             for key, ways in self.objects.items()
         }
 
+    def staying(self, ways: Mapping[str, Way]) -> dict[str, tuple[IntermediateObject, ...]]:
+        """The intermediates of videos of which the same is kept again; of what lasts nothing is said."""
+        had = self.objects
+        return {key: had[key][way] for key, way in ways.items() if not way.lasts and way in had.get(key, {})}
+
     def lying(self, has: Callable[[str], bool]) -> dict[str, dict[Way, tuple[IntermediateObject, ...]]]:
         """The ways of which something is there."""
         return {

@@ -90,6 +90,13 @@ class Densities:
         with self._lock:
             return self._failures[video]
 
+    def forget(self, videos: Iterable[str]) -> None:
+        """Videos are gone."""
+        with self._lock:
+            for video in videos:
+                self._packed.pop(video, None)
+                self._failures.pop(video, None)
+
     def known(self, videos: Sequence[str]) -> list[tuple[int, str]]:
         """Those videos, with their places among some, of which something was packed."""
         with self._lock:

@@ -8,20 +8,17 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from types import MappingProxyType
-
-import numpy as np
-from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.prices import Prices
-from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.average import Average, like
 from viewcache.materializer.retention.chosen import (
     Chosen,
@@ -36,14 +33,16 @@ from viewcache.materializer.retention.chosen import (
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last
-from viewcache.materializer.retention.intermediates import intermediate_recipe, named
+from viewcache.materializer.retention.intermediates import named
+from viewcache.materializer.retention.kept_objects import KeptObjects, Objects, ObjectsOf
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
-from viewcache.materializer.retention.packs import Packs, first_blocks
+from viewcache.materializer.retention.packs import Packs
+from viewcache.materializer.retention.settled import SettledWays
 from viewcache.materializer.retention.told import Told, foretell
-from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
+from viewcache.materializer.retention.ways import ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.scheduling.intermediate_work import GenerationContext, IntermediateWork, PackWork
+from viewcache.materializer.scheduling.intermediate_work import GenerationContext, IntermediateWork, Pack, PackWork
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["Keeper"]
@@ -55,6 +54,23 @@ SEVERAL = 4
 
 TRIES = 3
 """An intermediate of a video that could not be made so often is not tried again in its generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What is decided on."""
+
+    group_generation: int
+    works: Sequence[ActiveGeneration]
+    """Of the tasks."""
+    place: KeptAt
+    cost: CostModel
+    guard: Callable[[], AbstractContextManager[object]]
+    """The lock that guards the works."""
+    old: Decided | None
+    """What was decided before."""
+    refused: Set[str]
+    """Videos of which no intermediate is to be made."""
 
 
 class Keeper:
@@ -86,7 +102,9 @@ class Keeper:
         self.lying = Lying(catalog, size_of, self.packs)
         """What lasts and lies in the store."""
         self._settings = settings
-        self.files = NearFiles(catalog, settings, self._has, self._named)
+        self._objects = KeptObjects(catalog, self.packs, self.lying, lambda: settings.part_bytes)
+        """What is kept of each video."""
+        self.files = NearFiles(catalog, settings, self._has, partial(named, catalog))
         """The encoded files that are kept near."""
         self.told = Told(catalog)
         """What the catalog knows of it."""
@@ -100,13 +118,14 @@ class Keeper:
         self._average = Average()
         """Of what a generation costs."""
         self._failed: dict[str, Hashable] = {}
-        """What could not be made since it was decided last, and its video."""
-        self._settled: Mapping[str, Way] = {}
+        """What could not be made since it was decided last, see `GenerationContext`."""
+        self.settled = SettledWays()
         """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
-        self._expected: dict[int, int] = {}
-        """What the catalog was told of epochs that are not planned: object → uses."""
+        self._expected: dict[int, int] | None = None
+        """What the catalog was told of epochs that are not planned: object → uses. None: what an earlier run told it
+        holds until something is weighed."""
 
     def decide(
         self,
@@ -128,7 +147,9 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            newest = {work.task_id: number for number, mine in sorted(together.items()) for work, _ in mine}
+            newest = {work.task_id: work for _, mine in sorted(together.items()) for work, _ in mine}
+            for task_id, work in newest.items():
+                self.settled.has(task_id, work.plan.videos.row_of_key)
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 for number, mine in sorted(together.items(), reverse=True)
@@ -136,12 +157,13 @@ class Keeper:
             open_again = [number for number, place in places.items() if self._must_decide(number, place, cost)]
             if open_again:
                 # What is being made goes on noting in the same place.
-                failed = {key: str(self._failed.pop(key)) for key in list(self._failed)}
-                self.densities.failed({failed[key] for key in self.packs.failed(failed)})
+                failed = [self._failed.pop(key) for key in list(self._failed)]
+                self.packs.failed(each for each in failed if isinstance(each, Pack))
+                self.densities.failed({str(each) for each in failed if not isinstance(each, Pack)})
             for number in open_again:
                 begun = time.monotonic()
-                later = all(newest[work.task_id] > number for work, _ in together[number])
-                settled = Settled(self._settled, later=later)
+                later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
+                settled = self.settled.seen(later=later)
                 decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
                 self._decided[number] = decided
                 self._observer.decided(begun)
@@ -150,6 +172,7 @@ class Keeper:
             gone = self._decided.keys() - together.keys()
             for group_generation in gone:
                 self._over(group_generation)
+            self.densities.forget(self.settled.forget_gone())
             if open_again or gone:  # who packs objects asks for each of them
                 self._prices = self._found_prices()
             self._expect()
@@ -195,8 +218,8 @@ class Keeper:
         return task_id in self._lasting_of
 
     def expected(self) -> Collection[int]:
-        """Numbers of the objects that are of use in epochs which nobody has planned, as the catalog knows them."""
-        return self._expected.keys()
+        """Numbers of the objects that are of use in epochs which nobody has planned, as far as this run knows."""
+        return self._expected.keys() if self._expected is not None else ()
 
     def forget(self, task_id: int) -> None:
         """A task is over: nothing is kept for it any more."""
@@ -205,6 +228,8 @@ class Keeper:
                 decided.forget(task_id)
                 if not decided.place:
                     self._over(group_generation)
+            self.settled.over(task_id)
+            self.densities.forget(self.settled.forget_gone())
             self._prices = self._found_prices()
             if self._lasting_of.pop(task_id, None):
                 self._expect()
@@ -215,6 +240,7 @@ class Keeper:
         self.told.forget(group_generation)
         self.files.forget(group_generation)
         self.packs.forget(group_generation)
+        self.lying.forget(group_generation)
 
     def is_outdated(self, work: ActiveGeneration) -> bool:
         """Whether an epoch more or less has been read than when it was decided."""
@@ -238,8 +264,10 @@ class Keeper:
         guard: Callable[[], AbstractContextManager[object]],
     ) -> Decided:
         """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
+        old = self._decided.get(group_generation)
+        case = _Case(group_generation, [work for work, _ in mine], place, cost, guard, old, self._refused(old))
         try:
-            return self._decide(group_generation, mine, place, cost, settled, guard)
+            return self._decide(case, mine, settled)
         except Closed:
             raise
         except Exception:
@@ -247,86 +275,119 @@ class Keeper:
                 "it could not be decided what is kept of generation %d", group_generation, extra={"action": "prune"}
             )
             with guard():
-                for work, _ in mine:
+                for work in case.works:
                     work.keep(None)
-            return Decided(place, cost, is_weighed=False)
+            # What was made before is known to the next decision all the same.
+            objects = old.objects if old is not None else {}
+            return Decided(place, cost, objects, failed=case.refused, is_weighed=False)
 
-    def _decide(
-        self,
-        group_generation: int,
-        mine: list[tuple[ActiveGeneration, IndexOf]],
-        place: KeptAt,
-        cost: CostModel,
-        settled: Settled,
-        guard: Callable[[], AbstractContextManager[object]],
-    ) -> Decided:
-        works = [work for work, _ in mine]
-        old = self._decided.get(group_generation)
-        with guard():
+    def _refused(self, old: Decided | None) -> Set[str]:
+        """Videos of which nothing is tried any more; what fails is promised more first."""
+        if old is None:
+            return frozenset()
+        return old.failed | {video for video in old.just_failed() if self.densities.failures(video) >= TRIES}
+
+    def _decide(self, case: _Case, mine: Sequence[tuple[ActiveGeneration, IndexOf]], settled: Settled) -> Decided:
+        old, works = case.old, case.works
+        with case.guard():
             if old is None:
                 for work in works:
                     work.mark_present(self._has)
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
-        before = old.before(self._has) if old is not None else {}
-        # What fails is promised more; what goes on failing is not tried any more.
-        failed = old.just_failed() if old is not None else frozenset[str]()
-        refused = old.failed if old is not None else frozenset[str]()
-        refused |= {video for video in failed if self.densities.failures(video) >= TRIES}
-        kind = like([each.plan for each in plans], [work.task_id for work in works])
-        average = partial(self._average.of, cost, kind, group_generation)
-        choosing = partial(choose, plans, cost, self._settings, free, before, refused)
-        chosen = choosing(self.lying.find, settled, self.densities, average, self._has)
-        expected = self.files.decide(group_generation, chosen, plans, works, free)
+        chosen = self._choose(case, plans, settled, free)
+        expected = self.files.decide(case.group_generation, chosen, plans, works, free)
         if chosen is None:
-            self._keep(works, None, free, guard)
-            if old is None or old.chosen is not None:
-                for work in works:
-                    self.told.keep_all(group_generation, work)
-            return Decided(place, cost, failed=refused)
+            return self._keep_all(case, free)
         ways = chosen.way_of()
         if not settled.later:
-            self._settled = {**self._settled, **ways}
-        had = old.objects if old is not None else {}
-        kept = {key: had[key][way] for key, way in ways.items() if not way.lasts and way in had.get(key, {})}
-        objects, sources = self._objects(chosen, plans, works, kept)
-        # What was made before is of use as long as it lies there, whatever is kept from now on.
-        known = old.lying(self._has) if old is not None else {}
-        for key, (way, lying) in self._lying_objects(chosen, objects).items():
-            known.setdefault(key, {})[way] = lying
+            self.settled.choose(ways)
+        kept = {} if old is None else old.staying(ways)
+        objects, sources = self._objects.chosen(chosen, plans, works, kept)
+        known = self._made_before(old, chosen, objects)
         there = {
             key: tuple(each for each in merged(*by_way.values()) if self._has(each.key))
             for key, by_way in known.items()
         }
         usable = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
-        flat = [each for of_video in objects.values() for each in of_video]
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
         needs, names = [work.unkept_due_in_s for work in works], {each.key for each in lasting}
-        packs, alone = self.packs.packs_of(each for each in flat if each.pack), [each for each in flat if not each.pack]
-        context = GenerationContext(group_generation, sources, needs, free, usable, names, self._failed)
-        intermediates = (
-            *((IntermediateWork(context, alone),) if alone else ()),
-            *((PackWork(context, packs),) if packs else ()),
-        )
-        for work in intermediates:
-            work.mark_present(self._has)
-        self._keep(works, chosen, free, guard, usable)
-        others = {o.object_id for n, d in self._decided.items() if n != group_generation for o in d.flat()}
-        others |= ids_in(flat)
-        stale = [each for many in there.values() for each in many if each.object_id not in others]
-        self.told.keep(group_generation, chosen, works, objects, stale)
-        if old is None and all(each.rows.all() for each in plans):
-            foretell(self._catalog, chosen, works)
-        _log.info("generation %d keeps %s", group_generation, chosen.describe(), extra={"action": "prune"})
+        context = GenerationContext(case.group_generation, sources, needs, free, usable, names, self._failed)
+        flat = [each for of_video in objects.values() for each in of_video]
+        intermediates = self._to_make(context, flat)
+        self._keep(case, chosen, free, usable)
+        self._tell(case, plans, chosen, objects, there, ids_in(flat))
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
         expected |= {each.object_id: epochs for each in lasting}
+        rests_on = self._rests_on(chosen, ways, flat)
+        return Decided(case.place, case.cost, known, intermediates, chosen, case.refused, expected, rests_on=rests_on)
+
+    def _choose(self, case: _Case, plans: Sequence[ToCome], settled: Settled, free_bytes: int) -> Chosen | None:
+        """What a rule chooses, given what was chosen before and what lies there; None: every clip."""
+        before = case.old.before(self._has) if case.old is not None else {}
+        kind = like([each.plan for each in plans], [work.task_id for work in case.works])
+        average = partial(self._average.of, case.cost, kind, case.group_generation)
+        choosing = partial(choose, plans, case.cost, self._settings, free_bytes, before, case.refused)
+        return choosing(self.lying.find, settled, self.densities, average, self._has)
+
+    def _keep_all(self, case: _Case, free_bytes: int) -> Decided:
+        """Every clip is kept."""
+        old = case.old
+        self._keep(case, None, free_bytes)
+        if old is None or not old.is_weighed or old.chosen is not None:
+            for work in case.works:
+                self.told.keep_all(case.group_generation, work)
+        return Decided(case.place, case.cost, failed=case.refused)
+
+    def _made_before(self, old: Decided | None, chosen: Chosen, objects: ObjectsOf) -> dict[str, dict[Way, Objects]]:
+        """What was made before is of use as long as it lies there, whatever is kept from now on; by video and way."""
+        known = old.lying(self._has) if old is not None else {}
+        for key, (way, lying) in self._objects.lying(chosen, objects).items():
+            known.setdefault(key, {})[way] = lying
+        return known
+
+    def _to_make(
+        self, context: GenerationContext, objects: Sequence[IntermediateObject]
+    ) -> tuple[IntermediateWork, ...]:
+        """The work of making what is kept and does not lie there."""
+        packs, alone = self.packs.packs_of(each for each in objects if each.pack), [e for e in objects if not e.pack]
+        works = (
+            *((IntermediateWork(context, alone),) if alone else ()),
+            *((PackWork(context, packs),) if packs else ()),
+        )
+        for work in works:
+            work.mark_present(self._has)
+        return works
+
+    def _tell(
+        self,
+        case: _Case,
+        plans: Sequence[ToCome],
+        chosen: Chosen,
+        objects: ObjectsOf,
+        there: ObjectsOf,
+        kept: Set[int],
+    ) -> None:
+        """Let the catalog know, also what may leave: what lies there, is not kept, and is no other generation's."""
+        number = case.group_generation
+        others = {each.object_id for n, decided in self._decided.items() if n != number for each in decided.flat()}
+        wanted = others | kept
+        stale = [each for many in there.values() for each in many if each.object_id not in wanted]
+        self.told.keep(number, chosen, case.works, objects, stale)
+        if case.old is None and all(each.rows.all() for each in plans):
+            foretell(self._catalog, chosen, case.works)
+        _log.info("generation %d keeps %s", number, chosen.describe(), extra={"action": "prune"})
+
+    def _rests_on(
+        self, chosen: Chosen, ways: Mapping[str, Way], objects: Sequence[IntermediateObject]
+    ) -> tuple[str, ...]:
+        """See `Decided`."""
         kinds = len(chosen.weighed.kinds)  # where all clips of a video are kept nothing of it is made twice either
         all_kept = all(way.intermediate is not None or way.kept == kinds for way in ways.values())
-        rests = all_kept and not chosen.files and all(self._has(each.key) for each in flat)
-        rests_on = tuple(each.key for each in flat) if rests else ()
-        return Decided(place, cost, known, intermediates, chosen, refused, expected, rests_on=rests_on)
+        rests = all_kept and not chosen.files and all(self._has(each.key) for each in objects)
+        return tuple(each.key for each in objects) if rests else ()
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""
@@ -341,101 +402,17 @@ class Keeper:
         for of_task in self._lasting_of.values():
             for object_id, refs in of_task.items():
                 expected[object_id] = max(refs, expected.get(object_id, 0))
-        if expected != self._expected:
+        if expected != self._expected and (self._lasting_of or self._expected is not None):
             self._catalog.expect_uses(expected)
             self._expected = expected
 
     def _has(self, key: str) -> bool:
         return self._size_of(key) is not None
 
-    def _lying_objects(
-        self, chosen: Chosen, objects: Mapping[str, Sequence[IntermediateObject]]
-    ) -> dict[str, tuple[Way, tuple[IntermediateObject, ...]]]:
-        """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
-        lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
-        way_of: dict[str, Way] = {}
-        for place, video in enumerate(lasting.videos if lasting is not None else ()):
-            lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
-            chosen_lies = objects.get(video) and any(each.way == ways.get(video) for each in lying)
-            for kept in () if chosen_lies else lying[:1]:
-                assert lasting is not None
-                way_of[video] = kept.way
-                found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
-        of_video: dict[str, tuple[IntermediateObject, ...]] = {}
-        images = lasting.images if lasting is not None else ()
-        packed = self.packs.lying((video, recipe) for video, _, recipe in found if video in images)
-        for each in (*packed, *self._named([each for each in found if each[0] not in images])):
-            of_video[each.video] = (*of_video.get(each.video, ()), each)
-        return {video: (way_of[video], mine) for video, mine in of_video.items()}
-
-    def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
-        return named(self._catalog, recipes)
-
     def _keep(
-        self,
-        works: Sequence[ActiveGeneration],
-        chosen: Chosen | None,
-        free_bytes: int,
-        guard: Callable[[], AbstractContextManager[object]],
-        usable: Mapping[str, tuple[IntermediateObject, ...]] = MappingProxyType({}),
+        self, case: _Case, chosen: Chosen | None, free_bytes: int, usable: ObjectsOf = MappingProxyType({})
     ) -> None:
-        found = keepings([work.plan for work in works], chosen, free_bytes, usable)
-        with guard():
-            for work, keeping in zip(works, found, strict=True):
+        found = keepings([work.plan for work in case.works], chosen, free_bytes, usable)
+        with case.guard():
+            for work, keeping in zip(case.works, found, strict=True):
                 work.keep(keeping)
-
-    def _objects(
-        self,
-        chosen: Chosen,
-        plans: Sequence[ToCome],
-        works: Sequence[ActiveGeneration],
-        kept: Mapping[str, tuple[IntermediateObject, ...]],
-    ) -> tuple[dict[str, tuple[IntermediateObject, ...]], dict[str, Callable[[], VideoSource]]]:
-        """The intermediates of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
-        recipes: list[tuple[str, int, Recipe]] = []
-        sources: dict[str, Callable[[], VideoSource]] = {}
-        objects: dict[str, tuple[IntermediateObject, ...]] = {}
-        for video, key in enumerate(chosen.weighed.videos):
-            way = chosen.weighed.ways[int(chosen.choice.option[video])]
-            if way.intermediate is None:
-                continue
-            objects[key] = () if way.lasts else kept.get(key, ())
-            # What pictures have been through → frames of all clips that begin with it.
-            wanted: dict[How, list[NDArray[np.int32]]] = {}
-            video_id = -1
-            for kind in chosen.weighed.kinds[way.kept :]:
-                for work, each in ((works[k], plans[k]) for k in kind.plans):
-                    plan, rows = each.plan, work.rows_of_video(key)
-                    rows = rows[each.rows[rows]]
-                    # Since the plan was weighed another video may have come to stand in.
-                    rows = rows[[plan.videos.keys[number] == key for number in plan.video[rows].tolist()]]
-                    if len(rows):
-                        row = int(plan.video[rows[0]])
-                        video_id = int(plan.videos.ids[row])
-                        sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
-                        if not way.lasts:
-                            index = each.index_of(row)
-                            how = kind.how(plan, int(rows[0]), way.intermediate)
-                            wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
-            if way.lasts:
-                assert chosen.weighed.lasting is not None
-                whole = chosen.weighed.lasting.recipes(video, way)
-                recipes += [(key, video_id, recipe) for recipe in whole]
-                self.lying.will_last(recipe.key for recipe in whole)
-            elif key not in kept:
-                for how, frames in wanted.items():
-                    recipes.append(
-                        (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
-                    )
-        images, found = images_of(plans), list[IntermediateObject]()
-        if images:
-            # Another image may have come to stand in since: then nothing is known of where one lies.
-            pictures = [(video, recipe) for video, _, recipe in recipes if video in images and video in sources]
-            among = [video for video in chosen.weighed.videos if video in images]
-            of_generation = works[0].group_generation, pictures, among, first_blocks(plans)
-            found = self.packs.kept(*of_generation, self._settings.part_bytes)
-            self.lying.will_last(each.pack for each in found if each.recipe.codec_is_chosen)
-        found += self._named([each for each in recipes if each[0] not in images])
-        for mine in found:
-            objects[mine.video] = (*objects[mine.video], mine)
-        return objects, sources

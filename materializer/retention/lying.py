@@ -1,7 +1,8 @@
 """What lasts behind its generation and lies in the store, whichever generation it was made for.
 
 It is looked for by content keys, since nothing else tells it from pictures of one generation. The trade-off: keys that
-were found or chosen are remembered for as long as the cache is open, so that it is known of an object whether it lasts.
+were found are remembered while they lie there, and those that were chosen while their generation is made, so that it is
+known of an object whether it lasts.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,12 +33,20 @@ class Lying:
         self._catalog = catalog
         self._size_of = size_of
         self._packs = packs
-        self._known: set[str] = set()
+        self._found: set[str] = set()
+        """Content keys of what lay there."""
+        self._chosen: dict[int, set[str]] = {}
+        """Generation of a group → content keys of what is to last."""
         self._looked: set[int] = set()
         """The catalog's numbers of the videos that were looked for."""
 
+    def __len__(self) -> int:
+        """How many objects are known to last."""
+        return len(self._found.union(*self._chosen.values()))
+
     def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """What lies there, whole or in part, by the content key of the video."""
+        self._found = self._lying(self._found)
         found = self._find_packed(lasting) if lasting.images else {}
         # Working out the keys of all ways of all videos would take long.
         written: dict[int, set[tuple[str, str]]] = {}
@@ -52,7 +61,7 @@ class Lying:
                     continue  # what was to be packed may lie as pixels, and those in any codec of pixels
                 whole = lasting.recipes(place, way)
                 there = [(size, each) for each in whole if (size := self._size_of(each.key)) is not None]
-                self._known.update(each.key for _, each in there)
+                self._found.update(each.key for _, each in there)
                 if there:
                     share = sum(len(each.frames) for _, each in there) / sum(len(each.frames) for each in whole)
                     size = round(sum(size for size, _ in there) / share)
@@ -71,17 +80,25 @@ class Lying:
                 for picture in lasting.picture_keys(place, way) if video in lasting.images else ():
                     lies = self._packs.find(picture)
                     if lies is not None:
-                        self._known.add(lies.pack)
+                        self._found.add(lies.pack)
                         found.setdefault(video, []).append(Kept(way, lies.bytes, made=True))
         return found
 
-    def will_last(self, keys: Iterable[str]) -> None:
+    def will_last(self, group_generation: int, keys: Iterable[str]) -> None:
         """Take note of objects that are chosen to last, and may be made later than it is looked for them."""
-        self._known.update(keys)
+        self._chosen.setdefault(group_generation, set()).update(keys)
+
+    def forget(self, group_generation: int) -> None:
+        """A generation is over: what was chosen for it and does not lie there is not made any more."""
+        self._found |= self._lying(self._chosen.pop(group_generation, ()))
+
+    def _lying(self, keys: Iterable[str]) -> set[str]:
+        return {key for key in keys if self._size_of(key) is not None}
 
     def may_last(self, key: str, video_id: int) -> bool:
         """Whether pictures of a video last, or may: nobody has looked at the video in this run.
 
         ``video_id`` is 0 for a pack.
         """
-        return key in self._known or video_id not in self._looked
+        chosen = list(self._chosen.values())  # the mover asks while the keeper decides
+        return key in self._found or video_id not in self._looked or any(key in each for each in chosen)

@@ -100,15 +100,10 @@ class Packs:
                 return Lies(pack, first, -(-size // len(self._known[pack].pictures)))
         return None
 
-    def failed(self, keys: Iterable[str]) -> set[str]:
-        """Take note of objects that could not be made; returns those that are no packs."""
-        others = set()
-        for key in keys:
-            if key in self._known:
-                self._failures.update(self._known[key].images)
-            else:
-                others.add(key)
-        return others
+    def failed(self, packs: Iterable[Pack]) -> None:
+        """Take note of packs that could not be made, whether or not they are forgotten by now."""
+        for pack in packs:
+            self._failures.update(pack.images)
 
     def lying(self, pictures: Iterable[Picture]) -> list[IntermediateObject]:
         """Those of some pictures that lie in the store."""

@@ -69,7 +69,7 @@ class IntermediateSchedule(Work[Key]):
             needs: each says in how many seconds a clip of some videos that is not kept is needed next.
             free_bytes: room that is left for those clips.
             lasting: which of the objects are of use in later generations too.
-            failed: what could not be made, with its video, for whichever generation shares this.
+            failed: what could not be made, for whichever generation shares this, see `GenerationContext`.
         """
         self._lasting = lasting
         self._failed = dict[Key, Hashable]() if failed is None else failed
@@ -120,9 +120,13 @@ class IntermediateSchedule(Work[Key]):
         """Note how far a row is."""
         self._states[row] = state
         if state == RowState.FAILED:
-            self._failed[self.key(row)] = self.video(row)
+            self._failed[self.key(row)] = self._of(row)
         if state == RowState.PLANNED:
             self._cursor = min(self._cursor, row)
+
+    def _of(self, row: int) -> Hashable:
+        """What a row's object is of, as is noted when it could not be made."""
+        return self.video(row)
 
     def rows_of(self, key: Key) -> list[int]:
         """The row of an object; empty if there is none."""
@@ -183,7 +187,7 @@ class GenerationContext:
     lasting: Set[str] = frozenset()
     """Keys of the objects that are of use in later generations too."""
     failed: dict[str, Hashable] | None = None
-    """Those that could not be made for any generation, see `IntermediateSchedule`."""
+    """Those that could not be made for any generation → the content key of the video, or the pack."""
 
 
 class IntermediateWork(IntermediateSchedule[str], Makeable):
@@ -242,6 +246,10 @@ class PackWork(IntermediateWork):
     def failed(self) -> set[Hashable]:
         """None of the videos: it is a pack that failed."""
         return set()
+
+    def _of(self, row: int) -> Pack:
+        """The pack itself: by the time it fails nobody else may know it any more."""
+        return self._packs[row]
 
     def intermediates(self, row: int) -> Sequence[IntermediateObject]:
         """Kept pictures that those of a row may be made from."""

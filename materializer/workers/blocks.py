@@ -7,7 +7,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 
 import numpy as np
 
@@ -15,19 +14,14 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.media.head import Seen
-from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.picture_head import is_picture, packet_index, picture_index
-from viewcache.materializer.media.source import Stamp, is_local, local_path
-from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
-from viewcache.materializer.planning.recipe import Intermediate, Recipe, VideoSource
+from viewcache.materializer.media.source import is_local, local_path
+from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.materializer.workers.ahead import Extent, announce
-from viewcache.materializer.workers.frame import Frame, PhaseClock
-from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
+from viewcache.materializer.workers.frame import PhaseClock
+from viewcache.materializer.workers.image import Image, PictureMaker
 from viewcache.materializer.workers.job import Begun, Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.memory import OwnersMemory
-from viewcache.materializer.workers.near import JobSource
 from viewcache.materializer.workers.sampling import codec_for
 from viewcache.store import ArrayMeta, Stored, Written, physical_of
 from viewcache.store.codec_trial import Trial
@@ -50,6 +44,9 @@ def _of_images(job: Job, pause: Callable[[], bool]) -> Iterator[Begun | Made | R
     except MemoryError as full:
         yield Report(error=f"{job.name}: no memory for a block ({full})", error_kind=Broken.kind)
         return
+    except Exception:  # a worker outlives a job that fails, and says what it was
+        yield Report(error=f"{job.name}: {traceback.format_exc(limit=-3)}", error_kind=Broken.kind)
+        return
     yield from images.run(pause)
 
 
@@ -59,13 +56,14 @@ class _Filling:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self._layout = recipe.layout
-        self._out = np.zeros(self._layout.bytes, np.uint8)
+        self._out = np.empty(self._layout.bytes, np.uint8)
         self._parts: list[dict[str, object] | None] = [None] * len(recipe.parts)
 
     def put(self, place: int, picture: np.ndarray, attributes: Mapping[str, object]) -> None:
         """A picture, and what it says of itself."""
-        first = self._layout.firsts[place]
+        first, end = (*self._layout.firsts, len(self._out))[place : place + 2]
         self._out[first : first + picture.size] = picture.reshape(-1)
+        self._out[first + picture.size : end] = 0
         about = {"key": self.recipe.parts[place].recipe.key, "offset": first, "shape": list(picture.shape[1:])}
         self._parts[place] = {**attributes, **about}
 
@@ -156,22 +154,6 @@ class _Said:
         self.trials += report.trials
 
 
-@dataclass(slots=True)
-class _Image:
-    """What is made of one image."""
-
-    source: VideoSource
-    beside: list[Recipe] = field(default_factory=list)
-    """What is to be kept of it."""
-    parts: dict[int, Recipe] = field(default_factory=dict)
-    """Place in the block → the picture that is made of it there; several of an image that comes several times."""
-
-    @property
-    def recipes(self) -> tuple[Recipe, ...]:
-        """All that is made of it: where nothing is drawn, pictures of several places are one."""
-        return (*{part.key: part for part in self.parts.values()}.values(), *self.beside)
-
-
 class _Images:
     """The state of one job: a block, packs of pictures to be kept, or both."""
 
@@ -192,20 +174,23 @@ class _Images:
         """By the content key of the image."""
         for each in job.intermediates:
             self._intermediates.setdefault(each.video, []).append(each)
-        images: dict[str, _Image] = {}
+        images: dict[str, Image] = {}
         """By content key: each is decoded once, however often it comes."""
+        self._out = self._pictures = np.empty(0, np.uint8)
+        """Of the block: as it is stored, and its pictures one by one."""
         if self._block is not None:
             self._out = np.empty(self._block.shape, np.uint8)
             self._pictures = self._out.reshape(len(self._block.parts), *self._block.chunk_shape)
             for place, part in enumerate(self._block.parts):
-                images.setdefault(part.source.key, _Image(part.source)).parts[place] = part.recipe
+                images.setdefault(part.source.key, Image(part.source)).parts[place] = part.recipe
         for pack in self._packs:
             for place, part in enumerate(pack.recipe.parts):
-                image = images.setdefault(part.source.key, _Image(part.source))
+                image = images.setdefault(part.source.key, Image(part.source))
                 if part.recipe.key not in self._kept:
                     image.beside.append(part.recipe)
                 self._kept.setdefault(part.recipe.key, []).append((pack, place))
         self._images = list(images.values())
+        self._maker = PictureMaker(job, self._memory, self._clock, self._pictures, self._keep)
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Begun | Made | Report]:
         """Make what is wanted of one image after the other, then the objects; the last value is the report."""
@@ -234,12 +219,10 @@ class _Images:
         for image in self._images:
             if self._job.names_images:
                 yield Begun(image.source.key)
-            if cropped := self._cropped(image):
+            if self._made_here(image):
                 if pause():
                     return
                 self._clock.skip()
-                # What is left has a job of its own, which may fail alone.
-                image.parts = {place: part for place, part in image.parts.items() if place not in cropped}
                 if not image.recipes:
                     continue
             report: Report | None = None
@@ -274,63 +257,31 @@ class _Images:
                     return
                 self._clock.skip()
 
-    def _cropped(self, image: _Image) -> set[int]:
-        """The places of those pictures of the block that were made of what is kept of an image, without its job."""
-        claims, kept = image.source.claims, self._intermediates.get(image.source.key, ())
-        # Pictures behind the first operation need nothing of the file: neither its orientation nor its colours.
-        if not image.parts or not kept or not all(each.program.instructions for each in kept):
-            return set()
-        if claims is None or claims.error or any(part.program.is_remote for part in image.parts.values()):
-            return set()
-        index = _claimed(claims.width, claims.height, claims.pix_fmt)
-        reader = IntermediateReader(self._job.target, self._memory, kept, index)
-        frame, cropped = Frame(None, index, self._clock), set[int]()
-        read: set[FrameStep | None] = set()
-        try:
-            for place, part in image.parts.items():
-                tree = grow(part.program, part.frames, part.row)
-                roots = {root_of(node) for leaf in tree.leaves() for node in leaf.nodes}
-                if not roots <= read:
-                    made = reader.read(0, roots)
-                    self._clock.lap("load")
-                    if not made:
-                        break
-                    frame, read = Frame(None, index, self._clock, made), roots
-                if not self._crop(tree, frame, self._pictures[place]):
-                    break
-                cropped.add(place)
-        except Exception:  # its own job fails alike, and says what it was
-            self._clock.lap("load")
-        self._said.damaged += reader.damaged
-        self._said.damaged_in_memory += reader.damaged_in_memory
-        if cropped:
-            self._said.frames.update(reader.counts())
-        return cropped
-
-    def _crop(self, tree: FrameTree, frame: Frame, out: np.ndarray) -> bool:
-        leaves = tree.leaves()
-        nodes = leaves[0].nodes if len(leaves) == 1 else ()
-        if is_one := len(nodes) == 1:  # most often: what the operations gave need not be copied
-            arrays = {id(leaves[0]): np.ascontiguousarray(frame.at(nodes[0]))[None]}
-        else:
-            arrays = {id(leaf): np.stack([frame.at(node) for node in leaf.nodes]) for leaf in leaves}
-        if is_one or len(arrays) < len(leaves):  # others may begin with the same: nobody may write to it
-            for array in arrays.values():
-                array.flags.writeable = False
-        picture = finish(tree, arrays)
-        if picture.shape != out.shape:
+    def _made_here(self, image: Image) -> bool:
+        """Make what needs no job of its own, and leave the rest to one; whether anything was made."""
+        kept = self._intermediates.get(image.source.key, ())
+        if kept:
+            done = self._maker.from_kept(image, kept)
+            image.parts = {place: part for place, part in image.parts.items() if place not in done}
+            return bool(done)
+        is_tried = self._job.trial and image is self._images[0]
+        if is_tried or not self._maker.decoded(image):
             return False
-        out[...] = picture
-        self._clock.lap("augment")
+        image.parts, image.beside = {}, []
         return True
 
-    def _lose(self, image: _Image, why: str) -> None:
+    def _keep(self, key: str, picture: np.ndarray, attributes: Mapping[str, object]) -> None:
+        """A picture to be kept goes into all packs that it belongs in."""
+        for pack, place in self._kept[key]:
+            pack.put(place, picture, attributes)
+
+    def _lose(self, image: Image, why: str) -> None:
         """An image can give nothing."""
         self._bad |= dict.fromkeys(image.parts, why)
         for picture in image.beside:
             self._lose_packs(picture, why)
 
-    def _lose_failed(self, image: _Image) -> None:
+    def _lose_failed(self, image: Image) -> None:
         """An image may have failed to give some of what was wanted of it."""
         failed = self._said.failed
         self._bad |= {place: failed[part.key] for place, part in image.parts.items() if part.key in failed}
@@ -357,7 +308,7 @@ class _Images:
             meta = ArrayMeta(block.shape, block.chunk_shape, codec, attributes)
             yield self._made_of(block, self._job.target.write(block.key, self._out, meta), span)
 
-    def _make(self, image: _Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:
+    def _make(self, image: Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         """What the job of one image says."""
         job, source = self._job, image.source
         places: dict[str, list[np.ndarray]] = {}
@@ -377,7 +328,7 @@ class _Images:
             trial=job.trial and image is self._images[0],
             claims=source.claims,
         )
-        yield from make(own, pause, partial(_looked_at, source))
+        yield from make(own, pause)
 
     def _made_of(self, recipe: Recipe, written: Written, before: Span = UNKNOWN) -> Made:
         """An object is in its place; what was made until now has gone into it, the first part of it ``before``."""
@@ -396,14 +347,15 @@ class _Images:
 
     def _report(self) -> Report:
         self._take()
-        said, block = self._said, self._block
+        said, block, maker = self._said, self._block, self._maker
+        frames, picture_bytes = said.frames + maker.frames, said.picture_bytes + maker.picture_bytes
         done = {*self._made, *said.failed, *said.failed_by_ops}
         return Report(
             seconds=dict(said.seconds),
-            frames={**said.frames, "frame_bytes": said.picture_bytes // max(1, said.frames["packets"])},
+            frames={**frames, "frame_bytes": picture_bytes // max(1, frames["packets"])},
             failed=said.failed,
             returned=tuple(key for key in self._job.keys if key not in done),
-            damaged=tuple(said.damaged),
+            damaged=(*said.damaged, *maker.damaged),
             trials=tuple(said.trials),
             error=self._error,
             error_kind=self._kind,
@@ -412,28 +364,8 @@ class _Images:
             unpacked=said.unpacked,
             bad_parts={} if block is None or not self._bad or self._contradicted else {block.key: self._bad},
             contradicted=tuple(self._contradicted),
-            damaged_in_memory=tuple(said.damaged_in_memory),
+            damaged_in_memory=(*said.damaged_in_memory, *maker.damaged_in_memory),
         )
-
-
-def _looked_at(source: VideoSource, file: JobSource) -> VideoIndex | None:
-    """The index of an image that is as its header said; None: its job says what is wrong."""
-    claims = source.claims
-    # One that lies far away is fetched by its own job alone, which says how long that took.
-    if claims is None or claims.error or not is_picture(source.uri) or not is_local(source.uri):
-        return None
-    try:
-        index = picture_index(file.opened(), claims.max_pixels, as_stored=claims.as_stored)
-    except ViewcacheError:
-        return None
-    is_same = (*index.shown_size, index.pix_fmt) == (claims.height, claims.width, claims.pix_fmt)
-    return index if is_same and index.stamp.same(claims.stamp) else None
-
-
-@lru_cache
-def _claimed(width: int, height: int, pix_fmt: str) -> VideoIndex:
-    """An index of an image that is not opened, by what its header said; of kept pictures its size is asked alone."""
-    return packet_index(Seen("jpeg", width, height, pix_fmt, 2, 0, 1), Stamp(0), 0)
 
 
 def _joined(one: Span, other: Span) -> Span:

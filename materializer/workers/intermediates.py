@@ -26,7 +26,7 @@ from viewcache.store import Stored, aligned_empty, read_group, split_packets
 from viewcache.store.codec import ENCODED
 from viewcache.store.tier import MEMORY
 
-__all__ = ["IntermediateReader", "root_of"]
+__all__ = ["IntermediateReader", "operation_of", "root_of"]
 
 Bytes = NDArray[np.uint8]
 ReadInto = Callable[[Stored, Bytes, Sequence[int]], None]
@@ -163,7 +163,9 @@ class IntermediateReader:
         self._sources: dict[FrameStep | None, list[_Source]] = {}
         for each in intermediates:
             read_into = memory.read_into if each.tier == MEMORY else target.read_into
-            self._sources.setdefault(_operation(each), []).append(_Source(each, read_into, index))
+            self._sources.setdefault(operation_of(each.program, each.row.tobytes()), []).append(
+                _Source(each, read_into, index)
+            )
         self.damaged: list[str] = []
         """Keys of intermediates whose copy in the local tier is damaged."""
         self.damaged_in_memory: list[str] = []
@@ -243,12 +245,12 @@ class IntermediateReader:
         return None
 
 
-def _operation(intermediate: Intermediate) -> FrameStep | None:
-    """What was done to its frames."""
-    return _operation_of(intermediate.program, intermediate.row.tobytes())
-
-
 @lru_cache
-def _operation_of(program: Program, row: bytes) -> FrameStep | None:
-    """The same; kept pictures of all images of a block have been through the same."""
+def operation_of(program: Program, row: bytes) -> FrameStep | None:
+    """What was done to pictures that are kept; those of all images of a block have been through the same.
+
+    Args:
+        program: of one operation at the most.
+        row: int32, its numbers.
+    """
     return grow(program, _FIRST, np.frombuffer(row, np.int32)).nodes[0]

@@ -27,7 +27,7 @@ from viewcache.materializer.workers.frame import Frame, PhaseClock, copy_picture
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
 from viewcache.materializer.workers.lossy import LossyEncoding, LossySteps, lossy_step
-from viewcache.materializer.workers.near import JobSource, Look
+from viewcache.materializer.workers.near import JobSource
 from viewcache.materializer.workers.remote_steps import RemoteSteps
 from viewcache.materializer.workers.sampling import codec_for
 from viewcache.store import ENCODED, ArrayMeta
@@ -207,7 +207,8 @@ class _Maker:
             del self.unheard[recipe.key]
             assert recipe.audio is not None
             packed = replace(recipe, codec=self.audio.codec(recipe, samples))
-            yield self._store(packed, samples, {"kind": str(recipe.kind), **attributes}, "float32")
+            about = {"video": self.job.name, "video_key": self.job.video_key, "kind": str(recipe.kind), **attributes}
+            yield self._store(packed, samples, about, "float32")
             if self.ended:
                 break
         self.clock.lap("audio")
@@ -297,11 +298,7 @@ class _Maker:
     def _store_clip(self, clip: _Clip, array: np.ndarray | None) -> Made | None:
         self.clock.lap("augment")
         recipe = clip.recipe
-        attributes: dict[str, object] = {
-            "kind": str(recipe.kind),
-            "frames": recipe.frames.tolist(),
-            "recipe": recipe.program.describe(recipe.row),
-        }
+        attributes = recipe.about(self.job.name, self.job.video_key)
         if recipe.native:
             index = self.index
             attributes |= {"pix_fmt": index.pix_fmt, "width": index.width, "height": index.height}
@@ -315,7 +312,6 @@ class _Maker:
         return self._store(recipe, array, attributes)
 
     def _store_packed(self, encoding: Encoding | LossyEncoding, key: str, attributes: dict[str, object]) -> Made | None:
-        attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         packed = encoding.finished(attributes)
         if encoding.failure:
             self.unpacked[key] = encoding.failure
@@ -328,7 +324,6 @@ class _Maker:
         return Made(key, written, *self.clock.take())
 
     def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object], element: str = "uint8") -> Made:
-        attributes = {"video": self.job.name, "video_key": self.job.video_key, **attributes}
         array = np.ascontiguousarray(array)
         codec = codec_for(recipe, array, self.clock, self.trials)
         meta = ArrayMeta(array.shape, recipe.chunk_shape, codec, attributes, element)
@@ -344,21 +339,19 @@ class _Maker:
         return Made(recipe.key, written, *self.clock.take())
 
 
-def make(job: Job, pause: Callable[[], bool], look: Look | None = None) -> Iterator[Made | Report]:
+def make(job: Job, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     """Make a job's objects, in the order in which they are due; the last value is the report.
 
     Args:
         job: what to make.
         pause: called between groups of pictures and after each object; it may do other work meanwhile. True ends the
             job early, with the rest in ``Report.returned``.
-        look: gives the index of a video that comes without it, in the place of what this does by its claims.
     """
     with JobSource(job) as source:
-        known = None if job.index or look is None else look(source)
-        yield from _make(job, source, pause, known)
+        yield from _make(job, source, pause)
 
 
-def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIndex | None) -> Iterator[Made | Report]:
+def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Made | Report]:
     error = kind = ""
     maker = scanned = None
     try:
@@ -366,7 +359,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIn
         if source.ended:
             yield Report(returned=tuple(recipe.key for recipe in job.pictures), frames=source.counts())
             return
-        if not job.index and known is None:
+        if not job.index:
             scanned = _look(job, source)
             if scanned.error:
                 raise BadVideo(scanned.error)
@@ -374,7 +367,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool], known: VideoIn
                 # Its clips are planned again.
                 yield Report(returned=job.keys, scanned=scanned, frames=source.counts(), damaged=source.damaged())
                 return
-        index = known or VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
+        index = VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
         last = max((int(recipe.frames.max()) for recipe in job.pictures), default=0)
         if last >= index.frames:  # its header promised more, and the policy for short videos cannot help
             raise BadVideo(f"{job.file}: has {index.frames} frames; a clip was planned up to frame {last}")

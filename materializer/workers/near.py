@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.media.decode import CHANGED
-from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.kept import CHUNK_BYTES, KeptSource, about, kept_key
 from viewcache.materializer.media.picture_head import is_picture
 from viewcache.materializer.media.source import Source, open_source, shown, stamp_now
@@ -25,7 +24,7 @@ from viewcache.materializer.workers.job import Job, Made, Near
 from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.store import ArrayMeta
 
-__all__ = ["PIECE_BYTES", "JobSource", "Look"]
+__all__ = ["PIECE_BYTES", "JobSource"]
 
 PIECE_BYTES = 8 << 20
 """Of a file that is fetched with one request while it is kept: a worker holds so many."""
@@ -155,7 +154,3 @@ class JobSource:
         """The key of the copy of the file, if it was not as it was written."""
         opened, near = self._opened, self._near
         return (near.key,) if near is not None and isinstance(opened, KeptSource) and opened.is_damaged else ()
-
-
-Look = Callable[[JobSource], VideoIndex | None]
-"""Gives the index of a job's video that comes without it, if it is as was claimed."""

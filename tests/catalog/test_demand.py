@@ -197,6 +197,11 @@ def test_the_slowest_rank_counts(catalog: Catalog) -> None:
         catalog.advance(ProgressRow(row.task_id, rank, 0, seq, seq, 1.0))
     catalog.flush()
     assert select(catalog, "select min(seq) from deadlines") == [(1,)]
+    assert select(catalog, "select epoch, seq from positions") == [(0, 1)]
+    for rank, epoch in ((0, 2), (1, 1)):
+        catalog.advance(ProgressRow(row.task_id, rank, epoch, 0, epoch * 3, 1.0))
+    catalog.flush()
+    assert select(catalog, "select epoch, seq from positions") == [(1, 3)]
 
 
 def test_a_rank_that_is_gone_needs_nothing(catalog: Catalog) -> None:

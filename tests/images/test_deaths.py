@@ -3,6 +3,7 @@
 import importlib
 import itertools
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from tests.images.small import config, picture, save
 from tests.images.test_images import Read, read
 from tests.tiny import single, sql
 from viewcache.api.session.cache import Cache
-from viewcache.errors import WorkerDied
+from viewcache.errors import Broken, WorkerDied
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Part, Recipe, VideoSource, block_recipe
 from viewcache.materializer.scheduling.deaths import MOST_TIMES, TRIES, Deaths
-from viewcache.materializer.workers.job import FolderTarget, Job
+from viewcache.materializer.workers.blocks import make_job
+from viewcache.materializer.workers.job import FolderTarget, Job, Report
 from viewcache.materializer.workers.pool import Event, EventKind
 
 COUNT, BATCH = 12, 6
@@ -213,6 +215,17 @@ def job_of(images: int) -> Job:
         for k in range(images)
     ]
     return Job(1, "/in/0.png", "0", "block", b"", (block_recipe("block", parts, 0, 1000),), FolderTarget("/", False))
+
+
+def test_a_block_that_cannot_be_begun_fails_its_job() -> None:
+    """What we did not think of ends no worker: the job's report says what it was."""
+    job = job_of(3)
+    (block,) = job.clips
+    (report,) = make_job(replace(job, clips=(replace(block, shape=(4, *block.shape[1:])),)), lambda: False)
+    assert isinstance(report, Report)
+    assert report.error_kind == Broken.kind
+    assert report.error.startswith("0: Traceback")
+    assert "reshape" in report.error
 
 
 @given(st.lists(st.integers(-1, 2), min_size=MOST_TIMES * TRIES, max_size=MOST_TIMES * TRIES))

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from viewcache.materializer.retention.chosen import choose
 from viewcache.materializer.retention.intermediates import intermediate_recipe
 from viewcache.materializer.retention.packs import TRIES, Packs, Picture
 from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
+from viewcache.materializer.scheduling.work import RowState
 from viewcache.materializer.storage.found import pack_parts
 from viewcache.store.reader import scan_object
 
@@ -336,15 +337,32 @@ def test_an_image_that_fails_is_packed_alone(catalog: Catalog) -> None:
     pictures = [one(number) for number in range(5)]
     images = [image for image, _ in pictures]
     soon = dict.fromkeys(images, (0, "aa" * 16))
-    together = {each.pack for each in packs.kept(0, pictures, images, soon, 1 << 20)}
+    together = packs.packs_of(packs.kept(0, pictures, images, soon, 1 << 20))
     assert len(together) == 1
-    assert packs.failed([*together, "not a pack"]) == {"not a pack"}
+    packs.failed(together)
     alone = packs.kept(0, pictures, images, soon, 1 << 20)
     assert len({each.pack for each in alone}) == 5
-    broken = next(each.pack for each in alone if each.video == images[2])
+    (broken,) = packs.packs_of(each for each in alone if each.video == images[2])
     for _ in range(TRIES):
         packs.failed([broken])
     assert {each.video for each in packs.kept(0, pictures, images, soon, 1 << 20)} == {*images} - {images[2]}
+
+
+def test_a_pack_that_fails_when_it_is_forgotten_is_packed_alone(catalog: Catalog) -> None:
+    """Its generation may be over while it is made; what failed is the pack and its images, not the block it rode on."""
+    packs = Packs(catalog, lambda _: None)
+    pictures = [one(number) for number in range(80, 84)]
+    images = [image for image, _ in pictures]
+    soon, late = (dict.fromkeys(images, (k, f"{k}{k}" * 16)) for k in (1, 2))
+    (pack,) = packs.packs_of(packs.kept(1, pictures, images, soon, 1 << 20))
+    failed = dict[str, Hashable]()
+    work = work_of(pack, sources={*images}, failed=failed)
+    packs.forget(1)
+    assert not len(packs)
+    work.set_state(0, RowState.FAILED)
+    assert failed == {pack.key: pack}
+    packs.failed(each for each in failed.values() if isinstance(each, Pack))
+    assert len({each.pack for each in packs.kept(2, pictures, images, late, 1 << 20)}) == len(images)
 
 
 def test_packs_that_are_never_made_are_forgotten(catalog: Catalog) -> None:
@@ -387,6 +405,32 @@ def test_a_pack_that_says_a_picture_twice_is_forgotten_like_any_other(catalog: C
     assert not len(packs)
 
 
+def test_a_pack_of_which_no_pictures_are_known_is_not_asked_for(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows may be lost: at no look is it asked for, and what has pictures is asked for once."""
+    sizes: dict[str, int] = {}
+    packs, asked, pack_parts = Packs(catalog, sizes.get), list[list[int]](), Catalog.pack_parts
+
+    def asks(mine: Catalog, object_ids: list[int]) -> pa.Table:
+        asked.append(object_ids)
+        return pack_parts(mine, object_ids)
+
+    monkeypatch.setattr(Catalog, "pack_parts", asks)
+    packs.look()
+    asked.clear()
+    first = catalog.next_object_id(2)
+    rows = [ObjectRow(first + k, f"{k}f" * 16, ObjectKind.PACK, None, 1, 10, 0.5, True, "10") for k in range(2)]
+    catalog.record_objects(object_table(rows))
+    part = {"object_id": first, "place": 0, "key": one(90)[1].key, "video_key": one(90)[0], "first_byte": 0}
+    catalog.record_packs(pa.Table.from_pylist([part], schema=schemas.PACK_PART))
+    catalog.mark_ready([copy(first), copy(first + 1)])
+    catalog.flush()
+    assert packs.look()
+    assert packs.look()
+    assert asked == [[first]]
+
+
 def test_rows_of_packs_that_were_never_made_leave_with_the_run(
     tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]
 ) -> None:
@@ -404,11 +448,11 @@ def test_rows_of_packs_that_were_never_made_leave_with_the_run(
         assert same(read(cache), truth)
 
 
-def work_of(*packs: Pack, sources: set[str]) -> PackWork:
+def work_of(*packs: Pack, sources: set[str], failed: dict[str, Hashable] | None = None) -> PackWork:
     """Packs of a generation in which each image is needed in so many seconds as its number says."""
     named = {image: lambda: VideoSource("", "", "", b"", 1) for image in sources}
     needs = [lambda images: min(float(int(str(image), 16)) for image in images)]
-    return PackWork(GenerationContext(0, named, needs, 0, {}), packs)
+    return PackWork(GenerationContext(0, named, needs, 0, {}, failed=failed), packs)
 
 
 def test_what_cannot_be_made_again_is_of_use_while_it_lies_there() -> None:

@@ -10,13 +10,16 @@ from threading import Thread
 import pytest
 
 import viewcache
-from tests.tiny import AUGMENTATION, config, encode_folder
+from tests.images.small import config as of_images
+from tests.images.small import save_folder
+from tests.tiny import AUGMENTATION, config, encode_folder, sql
 from viewcache.api.config.find import Located, locate
 from viewcache.api.page.server import PageServer
 from viewcache.api.queries.ask import ask
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
 from viewcache.errors import NotFound
+from viewcache.materializer.reading.batch import Batch
 
 HOSTILE = "<img src=x onerror=document.title='taken'>.mp4"
 """A video of this name is no video: its name, its path and its error are text that a page must not obey."""
@@ -84,6 +87,31 @@ def used(tmp_path_factory: pytest.TempPathFactory, videos: Path) -> Used:
         places[row["state"]] = (epoch, iteration, clips[epoch, iteration])
         clips[epoch, iteration] += 1
     return Used(store, places["ready"], places["evicted"])
+
+
+@dataclass(frozen=True, slots=True)
+class Pictured:
+    """A cache of images that was read, with all of its first epoch stored."""
+
+    store: Path
+    batches: list[Batch]
+    """Of that epoch."""
+
+
+@pytest.fixture(scope="session")
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Pictured:
+    """A cache of seven images and a file that is none, which others stand in for."""
+    folder = tmp_path_factory.mktemp("page-images")
+    images = save_folder(folder / "images", {f"{'cats' if k % 2 else 'dogs'}/{k}.png": (64 + k, 48) for k in range(7)})
+    (images / "dogs" / "bad.png").write_bytes(b"no image")
+    sampling = {"images_per_batch": 4, "samples_per_image": 2}
+    settings = of_images(folder / "store", images, labels="folders", on_bad_image="replace", sampling=sampling)
+    with viewcache.open(settings, service="off") as cache:
+        for _ in cache.materialize(1):
+            pass
+        batches = [cache.read("train", 0, iteration) for iteration in range(2)]
+        assert sql(cache, "select count(*) from substitutions where epoch = 0 and policy = 'replace'") != [(0,)]
+        return Pictured(folder / "store", batches)
 
 
 @contextmanager

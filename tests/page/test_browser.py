@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.page.conftest import HOSTILE, Used, served
+from tests.page.conftest import HOSTILE, Pictured, Used, served
 from tests.servers.browser import browser, missing_part
 from viewcache.api.config.find import locate
 from viewcache.api.page.server import PageServer
@@ -128,6 +128,21 @@ def test_a_batch_is_looked_into(chromium: "Browser", page: PageServer, used: Use
         tab.click("#which button:has-text('Show')")
         tab.wait_for_selector(f"#batch-says:has-text('no batch train/{epoch}/999')")
         assert tab.locator("#batch figure").count() == 0
+
+
+def test_a_batch_of_images_is_looked_into(chromium: "Browser", pictured: Pictured) -> None:
+    """Each image is named beside its picture, and the name opens the whole image."""
+    with served(locate(str(pictured.store))) as page, opened(chromium, page) as tab:
+        tab.fill("input[name=epoch]", "0")
+        tab.fill("input[name=iteration]", "0")
+        tab.click("#which button:has-text('Show')")
+        seen(tab, "#batch figure:nth-of-type(8) img")
+        assert "8 images, all stored" in text(tab, "batch-says")
+        assert tab.locator("#batch figcaption a").all_inner_texts() == [*pictured.batches[0].videos]
+        with tab.expect_popup() as whole:
+            tab.click("#batch figure:nth-of-type(1) a")
+        seen(whole.value, "img")
+        assert "video.jpg?id=" in whole.value.url
 
 
 def test_it_goes_on_with_the_training(

@@ -1,6 +1,7 @@
 """What was chosen before stays where another choice would save little, and generations in flight build the same."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.test_horizon import COST, INDEX, PICTURES, VIDEOS, plan
+from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import STAYS, Chosen, KeepSettings, Settled, choose
 from viewcache.materializer.retention.lasting import Lasting
+from viewcache.materializer.retention.lying import Lying
+from viewcache.materializer.retention.packs import Packs
+from viewcache.materializer.retention.settled import SettledWays
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 
 BUDGET = PICTURES // 4
@@ -67,6 +72,49 @@ def test_an_earlier_generation_builds_what_the_later_one_keeps(data: st.DataObje
     found = chosen(whole, Settled(settled, later=True), lying=lying)
     for key, way in found.way_of().items():
         assert not way.lasts or way in (settled[key], made.get(key))
+
+
+def test_videos_that_no_task_has_are_forgotten() -> None:
+    """What was chosen for a video is known while a task has it: also while its readers pause, and no longer."""
+    first, second = plan(5, 95, videos=VIDEOS), plan(5, 95, videos=VIDEOS // 2)
+    ways, settled = chosen(first, Settled()).way_of(), SettledWays()
+    settled.has(1, first.videos.row_of_key)
+    settled.choose(ways)
+    settled.choose({"ff" * 16: Way(0, None)})  # of a file that was replaced since
+    assert settled.forget_gone() == {"ff" * 16}
+    settled.has(2, second.videos.row_of_key)
+    assert settled.forget_gone() == set()
+    settled.over(1)
+    assert settled.forget_gone() == {*first.videos.keys} - {*second.videos.keys}
+    assert settled.seen(later=False).ways == {key: ways[key] for key in second.videos.keys}
+    settled.over(2)
+    assert settled.forget_gone() == {*second.videos.keys}
+    assert not len(settled)
+
+
+def test_objects_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    """What lasts is known while it is to be made or lies there."""
+    whole, sizes = plan(5, 95, videos=VIDEOS), dict[str, int]()
+    rows = np.ones(len(whole), np.bool_)
+    keys = ["aa" * 16, "bb" * 16]
+    with Catalog.open(tmp_path) as catalog:
+        lying = Lying(catalog, sizes.get, Packs(catalog, sizes.get))
+        settings = KeepSettings(BUDGET, "cheapest", "auto", 1 << 30)
+
+        def look() -> None:
+            choose([ToCome(whole, lambda _: INDEX, rows, ~rows)], COST, settings, 0, lying=lying.find)
+
+        look()
+        lying.will_last(1, keys)
+        look()
+        assert [lying.may_last(key, int(whole.videos.ids[0])) for key in keys] == [True, True]
+        sizes[keys[0]] = 1
+        lying.forget(1)
+        look()
+        assert [lying.may_last(key, int(whole.videos.ids[0])) for key in keys] == [True, False]
+        del sizes[keys[0]]
+        look()
+        assert not len(lying)
 
 
 def test_what_is_half_made_costs_half() -> None:

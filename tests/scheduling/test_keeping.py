@@ -162,19 +162,76 @@ def test_two_tasks_of_one_cache_keep_one_set_of_pictures(tmp_path: Path, videos:
     assert all(same(little[tag], plenty[tag]) for tag in plenty)
 
 
+def full(*_: object) -> None:
+    """What a catalog says that cannot write."""
+    raise Full("no space left on the catalog's disk")
+
+
 def test_a_decision_that_cannot_be_recorded_harms_nothing(
     tmp_path: Path, videos: Path, plenty: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The catalog's disk is full whenever it is decided: it is logged, look-ahead goes on, and reads are the same."""
-
-    def full(*_: object) -> None:
-        raise Full("no space left on the catalog's disk")
-
     monkeypatch.setattr(Catalog, "record_keeping", full)
     with opened(tmp_path, videos, 0.5) as cache:
         assert same(pixels(cache), plenty)
         assert cache.task("train").spent.hits > 0
     assert "could not be decided" in caplog.text
+
+
+def test_a_decision_that_fails_forgets_nothing(
+    tmp_path: Path, videos: Path, prefer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an earlier one had made may leave when another way is kept next, as if the failed one had not been."""
+    prefer("frames")
+    with opened(tmp_path, videos, 0.5) as cache:
+        task, sizes = cache.task("train").task, dict[str, int]()
+        work = task.generation(0)
+        keeper = Keeper(cache.catalog, KeepSettings.of(cache.config.cache), sizes.get)
+
+        def decide() -> set[str]:
+            """What is to be made."""
+            keeper.decide([(work, task.index_of(work.plan))], nullcontext)
+            return {each.key(row) for each in keeper.intermediates() for row in range(len(list(each.recurring())))}
+
+        made = decide()
+        assert made
+        sizes |= dict.fromkeys(made, 1000)
+        with monkeypatch.context() as patch:
+            patch.setattr(Catalog, "record_keeping", full)
+            prefer("aug")
+            assert not decide()
+            assert keeper.chosen(0) is None
+        work.from_rank = work.rank_after(0, task.iterations(0) - 1)
+        wanted = decide()
+        assert wanted
+        assert wanted != made
+        kept = {str(key) for (key,) in sql(cache, "select key from objects where keep and kind in ('frames', 'aug')")}
+        assert wanted <= kept
+        assert not made & kept
+
+
+def test_every_clip_is_kept_again_behind_a_decision_that_fails(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog is told so, though the decision before the failed one told it otherwise."""
+    with opened(tmp_path, videos, 0.5) as cache:
+        task = cache.task("train").task
+        work = task.generation(0)
+        keeper = Keeper(cache.catalog, KeepSettings.of(cache.config.cache), lambda _: None)
+
+        def decide(epochs_read: int) -> object:
+            work.from_rank = work.rank_after(epochs_read - 1, task.iterations(0) - 1) if epochs_read else 0
+            return keeper.decide([(work, task.index_of(work.plan))], nullcontext)[work.group_generation]
+
+        assert decide(0) is not None
+        left = "select count(*) from objects join uses using (object_id) where epoch = 3 and not keep"
+        assert sql(cache, left) != [(0,)]
+        with monkeypatch.context() as patch:
+            patch.setattr(Catalog, "add_events", full)
+            assert decide(1) is None
+        assert sql(cache, left) != [(0,)]
+        assert decide(3) is None
+        assert sql(cache, left) == [(0,)]
 
 
 # A worker with intermediates -----------------------------------------------------------------------------------------

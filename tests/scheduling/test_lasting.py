@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 
 import viewcache
@@ -17,7 +18,9 @@ from viewcache.api.config.load import load
 from viewcache.api.preview.plan import previews
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.records import IoSampleRow
+from viewcache.errors import Full
 from viewcache.materializer.planning.cost import BATCH_S, BEGIN_S, CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
 from viewcache.materializer.planning.prices import Prices
@@ -368,7 +371,9 @@ def test_a_task_that_is_over_expects_nothing(tmp_path: Path, videos: Path) -> No
         task_id = cache.task("train").task.task_id
         assert cache.owner.keeper.has_weighed(task_id)
         assert sql(cache, wanted) != [(0,)]
+        assert len(cache.owner.keeper.settled) == 4
         assert cache.owner.retire("train")
+        assert not len(cache.owner.keeper.settled)
         assert not cache.owner.keeper.has_weighed(task_id)
         assert sql(cache, wanted) == [(0,)]
 
@@ -462,6 +467,36 @@ def test_a_reader_that_pauses_loses_nothing(tmp_path: Path, videos: Path) -> Non
         cache.owner.look_ahead.wait_idle()
         cache.catalog.flush()
         assert sql(cache, wanted) >= [(4,)]
+
+
+def expected(store: Path) -> int:
+    """Of how many objects a closed cache's catalog expects uses that nobody has planned."""
+    with duckdb.connect(str(CatalogFiles(store).database)) as connection:
+        return int(connection.sql("select count(*) from expected_use").fetchall()[0][0])
+
+
+def test_what_an_earlier_run_expected_ends_with_the_first_decision(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened again with no epochs behind, nothing is expected any more; until that is decided nothing is forgotten."""
+    with opened(tmp_path, videos) as cache:
+        read_epochs(cache, range(3))
+    assert expected(tmp_path) == 4
+    opened(tmp_path, videos, epochs=4).close()
+    assert expected(tmp_path) == 4, "nobody has read"
+
+    def full(*_: object) -> None:
+        raise Full("no space left on the catalog's disk")
+
+    with opened(tmp_path, videos, epochs=4) as cache, monkeypatch.context() as patch:
+        patch.setattr(Catalog, "record_keeping", full)
+        cache.read("train", 3, 0)
+        cache.owner.look_ahead.wait_idle()
+        patch.undo()
+    assert expected(tmp_path) == 4, "it could not be decided"
+    with opened(tmp_path, videos, epochs=4) as cache:
+        read_epochs(cache, range(3, 4))
+    assert expected(tmp_path) == 0
 
 
 def test_places_are_the_same(tmp_path: Path, videos: Path, plenty: Any) -> None:

@@ -343,7 +343,7 @@ async function show(task, epoch, iteration, jump = false) {
     return;
   }
   const missing = answer.clips.filter((clip) => !clip.is_stored).length;
-  says.textContent = `view://${task}/${epoch}/${iteration}/view: ${many(answer.clips.length, "clip")}, `
+  says.textContent = `view://${task}/${epoch}/${iteration}/view: ${many(answer.clips.length, answer.clips[0].is_image ? "image" : "clip")}, `
     + (missing ? `${missing} of them not stored in the folder.` : "all stored.");
   const figures = answer.clips.map((clip, k) => clipFigure(clip, `${place}&clip=${k}`, k));
   put("batch", ...figures.map((each) => each.figure));
@@ -360,8 +360,8 @@ async function show(task, epoch, iteration, jump = false) {
 }
 
 function clipFigure(clip, place, number) {
-  const strip = el("div", { class: "strip", tabindex: 0, role: "group", "aria-label": `frames of clip ${number}` });
-  const range = clip.frames.length ? `frames ${clip.frames[0]} to ${clip.frames[clip.frames.length - 1]} (${clip.frames.length})` : "frames not known";
+  const strip = el("div", { class: "strip", tabindex: 0, role: "group", "aria-label": `frames of ${clip.is_image ? "image" : "clip"} ${number}` });
+  const range = clip.is_image ? "" : clip.frames.length ? `frames ${clip.frames[0]} to ${clip.frames[clip.frames.length - 1]} (${clip.frames.length})` : "frames not known";
   const at = clip.fps && clip.frames.length ? `, from ${(clip.frames[0] / clip.fps).toFixed(2)} s` : "";
   const says = el("span");
   const recipe = el("p", { class: "recipe" });
@@ -373,15 +373,21 @@ function clipFigure(clip, place, number) {
   const load = async (url) => {
     const { blob, error } = await ask(url, true);
     if (error) { strip.replaceChildren(none(error)); return; }
-    const image = el("img", { alt: `${clip.video}, ${range}` });
+    const image = el("img", { alt: [clip.video, range].filter(Boolean).join(", ") });
     image.src = blob;
     image.addEventListener("load", () => URL.revokeObjectURL(blob), { once: true });
     strip.replaceChildren(image);
   };
   if (clip.is_stored) load(`clip.jpg?${place}`);
   else strip.append(none(`Not stored in the folder: ${clip.state}.`));
-  const figure = el("figure", {}, el("figcaption", {}, el("strong", {}, `${number} · ${clip.video}`), el("br"), says, recipe), strip);
+  const figure = el("figure", {}, el("figcaption", {}, el("strong", {}, `${number} · `, source(clip)), el("br"), says, recipe), strip);
   return { figure, clip, tell, make: () => { strip.replaceChildren(none("Being made…")); return load(`clip.jpg?${place}&make=1`); } };
+}
+
+// The video's first frame, or the image, as it is decoded.
+function source(clip) {
+  return clip.video_id === null ? clip.video
+    : el("a", { href: `video.jpg?id=${clip.video_id}`, target: "_blank", rel: "noopener" }, clip.video);
 }
 
 async function ask(url, picture = false) {

@@ -1,7 +1,7 @@
--- Which packs lie in the store, and how they are written.
--- Columns: object_id bigint, codec text
-select b.object_id, min(k.codec) as codec
+-- Which packs lie in the store of which the pictures are known.
+-- Columns: object_id bigint
+select b.object_id
 from object b
-join object_copy k on k.object_id = b.object_id
 where b.kind = 'pack'
-group by b.object_id
+    and exists (select 1 from object_copy k where k.object_id = b.object_id)
+    and exists (select 1 from pack_part p where p.object_id = b.object_id)

@@ -16,7 +16,11 @@ select
     (u.seq - p.seq) * p.seconds_per_iteration as need_s
 from object_use u
 join positions p on p.task_id = u.task_id and u.seq >= p.seq
-left join (select task_id, epoch, count(*) as drawn from draw group by task_id, epoch) w
-    on w.task_id = u.task_id and w.epoch = u.epoch
+left join ( -- of no epoch that is over: those may be many
+    select d.task_id, d.epoch, count(*) as drawn
+    from draw d
+    join positions q on q.task_id = d.task_id and d.epoch >= q.epoch
+    group by d.task_id, d.epoch
+) w on w.task_id = u.task_id and w.epoch = u.epoch
 left join settled s on s.task_id = u.task_id and s.epoch = u.epoch
 left join epoch_order o on o.task_id = u.task_id and o.epoch = u.epoch

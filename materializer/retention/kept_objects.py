@@ -1,0 +1,125 @@
+"""The objects that a choice keeps of each video, named in the catalog, and where workers find what they are made of."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.catalog import Catalog
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.retention.chosen import Chosen
+from viewcache.materializer.retention.intermediates import intermediate_recipe, named
+from viewcache.materializer.retention.lying import Lying
+from viewcache.materializer.retention.packs import Packs, first_blocks
+from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+
+__all__ = ["KeptObjects", "Objects", "ObjectsOf", "Sources"]
+
+Objects = tuple[IntermediateObject, ...]
+
+ObjectsOf = Mapping[str, Objects]
+"""By the content key of the video."""
+
+Sources = dict[str, Callable[[], VideoSource]]
+"""Content key of a video → asked for it when an object is made, since much may be known by then."""
+
+
+class KeptObjects:
+    """Names them. Not thread-safe: the keeper's lock guards it."""
+
+    def __init__(self, catalog: Catalog, packs: Packs, lying: Lying, pack_bytes: Callable[[], int]) -> None:
+        """Nothing is named yet.
+
+        Args:
+            catalog: where objects get their numbers.
+            packs: which pictures of images lie together.
+            lying: is told what will last.
+            pack_bytes: tells how many bytes the pictures of a new pack have at most.
+        """
+        self._catalog, self._packs, self._lying, self._pack_bytes = catalog, packs, lying, pack_bytes
+
+    def chosen(
+        self, chosen: Chosen, plans: Sequence[ToCome], works: Sequence[ActiveGeneration], kept: ObjectsOf
+    ) -> tuple[dict[str, Objects], Sources]:
+        """The intermediates of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
+        recipes: list[tuple[str, int, Recipe]] = []
+        sources: Sources = {}
+        objects: dict[str, Objects] = {}
+        for video, key in enumerate(chosen.weighed.videos):
+            way = chosen.weighed.ways[int(chosen.choice.option[video])]
+            if way.intermediate is None:
+                continue
+            objects[key] = () if way.lasts else kept.get(key, ())
+            # What pictures have been through → frames of all clips that begin with it.
+            wanted: dict[How, list[NDArray[np.int32]]] = {}
+            video_id = -1
+            for kind in chosen.weighed.kinds[way.kept :]:
+                for work, each in ((works[k], plans[k]) for k in kind.plans):
+                    plan, rows = each.plan, work.rows_of_video(key)
+                    rows = rows[each.rows[rows]]
+                    # Since the plan was weighed another video may have come to stand in.
+                    rows = rows[[plan.videos.keys[number] == key for number in plan.video[rows].tolist()]]
+                    if len(rows):
+                        row = int(plan.video[rows[0]])
+                        video_id = int(plan.videos.ids[row])
+                        sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
+                        if not way.lasts:
+                            index = each.index_of(row)
+                            how = kind.how(plan, int(rows[0]), way.intermediate)
+                            wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
+            if way.lasts:
+                assert chosen.weighed.lasting is not None
+                whole = chosen.weighed.lasting.recipes(video, way)
+                recipes += [(key, video_id, recipe) for recipe in whole]
+                self._lying.will_last(works[0].group_generation, (recipe.key for recipe in whole))
+            elif key not in kept:
+                for how, frames in wanted.items():
+                    recipes.append(
+                        (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
+                    )
+        images = images_of(plans)
+        found = self._packed(chosen, plans, works, [each for each in recipes if each[0] in images], sources)
+        found += named(self._catalog, [each for each in recipes if each[0] not in images])
+        for mine in found:
+            objects[mine.video] = (*objects[mine.video], mine)
+        return objects, sources
+
+    def _packed(
+        self,
+        chosen: Chosen,
+        plans: Sequence[ToCome],
+        works: Sequence[ActiveGeneration],
+        recipes: Sequence[tuple[str, int, Recipe]],
+        sources: Sources,
+    ) -> list[IntermediateObject]:
+        """Pictures of images, in packs that lie there and new ones."""
+        images = images_of(plans)
+        if not images:
+            return []
+        # Another image may have come to stand in since: then nothing is known of where one lies.
+        pictures = [(video, recipe) for video, _, recipe in recipes if video in sources]
+        among = [video for video in chosen.weighed.videos if video in images]
+        number = works[0].group_generation
+        found = self._packs.kept(number, pictures, among, first_blocks(plans), self._pack_bytes())
+        self._lying.will_last(number, (each.pack for each in found if each.recipe.codec_is_chosen))
+        return found
+
+    def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:
+        """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
+        lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
+        way_of: dict[str, Way] = {}
+        for place, video in enumerate(lasting.videos if lasting is not None else ()):
+            lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
+            chosen_lies = objects.get(video) and any(each.way == ways.get(video) for each in lying)
+            for kept in () if chosen_lies else lying[:1]:
+                assert lasting is not None
+                way_of[video] = kept.way
+                found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
+        of_video: dict[str, Objects] = {}
+        images = lasting.images if lasting is not None else ()
+        packed = self._packs.lying((video, recipe) for video, _, recipe in found if video in images)
+        for each in (*packed, *named(self._catalog, [each for each in found if each[0] not in images])):
+            of_video[each.video] = (*of_video.get(each.video, ()), each)
+        return {video: (way_of[video], mine) for video, mine in of_video.items()}
