@@ -55,6 +55,10 @@ ONE_GB, SHORT, TODAY, LOSSY = (
     "viewcache before",
     "viewcache, 10 %, 45dB",
 )
+KNOWN = "rates known"
+"""Of runs that know from others what work costs on this machine, and of which it is predicted what epochs cost."""
+LEARNT = 20
+"""Epochs that such another run reads."""
 UNKNOWN = "unknown key 'intermediate'"
 """How our system refuses what it cannot do yet."""
 QUICK: dict[str, Any] = {"frames": 4, "short_side": 72, "crop": 64, "videos_per_batch": 2, "step_s": 0.0}
@@ -216,6 +220,52 @@ def _ruled(percent: int, rule: str) -> str:
     return f"{share(percent)}, {rule}"
 
 
+def _known(name: str) -> str:
+    return f"{name}, {KNOWN}"
+
+
+def _foreseen(rounds: Rounds) -> Iterator[Result]:
+    for name in FORESEEN:
+        if rounds.has(name):
+            yield from predicted(name, rounds.took[name], rounds.args.generation)
+
+
+def predicted(name: str, runs: Sequence[Took], generation: int) -> Iterator[Result]:
+    """Predicted ÷ measured for the epochs that `viewcache plan` spoke of before the run, without the consumer's part.
+
+    These are the first generation on average, that of the tenth epoch, the first ten on average, and the late ones, see
+    `late`, of which the tenth stands for the hundredth where a training has fewer.
+    """
+    if not runs[0].predicted_cpu_s:
+        yield Note(f"cost of an epoch, predicted ÷ measured, {name}: not predicted")
+        return
+    rounds = [_foreseen_of(took, generation) for took in runs]
+    for which in rounds[0]:
+        ratios = tuple(each[which] for each in rounds)
+        title = f"cost of an epoch, predicted ÷ measured, {name}, {which}"
+        yield Figure(title, statistics.median(ratios), "x", Aim(at_least=0.8, at_most=1.2), ratios)
+
+
+def _foreseen_of(took: Took, generation: int) -> dict[str, float]:
+    said, count = took.predicted_cpu_s, len(took.cpu_s)
+    consumer_s = took.consumer_cpu_s / count
+
+    def ratio(cost_s: float, measured: tuple[float, float]) -> float:
+        return cost_s / (measured[1] - consumer_s)
+
+    found = {"the first generation": ratio(said["1"], took.mean(0, min(generation, count)))}
+    if "10" in said and count >= TEN:
+        both_s = (generation * said["1"] + (TEN - generation) * said["10"]) / TEN
+        found["the tenth"] = ratio(said["10"], took.mean(TEN - generation, TEN))
+        found["the first ten"] = ratio(both_s, took.mean(0, TEN))
+    if "10" in said and count > TEN:
+        found["a late one"] = ratio(said.get("100", said["10"]), late(took, generation))
+    return found
+
+
+FORESEEN = tuple(map(_known, (share(100), ONE_GB, *(share(percent) for percent in (30, 25, 10, 3)))))
+
+
 def _rivals(rounds: Rounds) -> Iterator[Result]:
     yield from rounds.against("an epoch of a rival", RIVALS, lambda took: late(took, rounds.args.generation))
 
@@ -236,9 +286,10 @@ ROWS: dict[str, Row] = {
         tuple(_ruled(percent, rule) if rule != RULE else share(percent) for percent in SHARES for rule in RULES),
         _rules,
     ),
+    "predicted": Row("what `plan` says before a run that an epoch costs ÷ measured, 0.8 to 1.2", FORESEEN, _foreseen),
 }
 """Name on the command line → row."""
-USUAL = [name for name in ROWS if name not in ("rivals", "rules")]
+USUAL = [name for name in ROWS if name not in ("rivals", "rules", "predicted")]
 
 
 # The runs ------------------------------------------------------------------------------------------------------------
@@ -259,6 +310,7 @@ def runs_of(args: Namespace, planes_bytes: int) -> dict[str, Long | Race]:
         runs[share(percent)] = ours
         if percent in SHARES:
             runs |= {_ruled(percent, rule): replace(ours, keep=rule) for rule in RULES if rule != RULE}
+    runs |= {_known(name): runs[name] for name in (ONE_GB, *map(share, (*SHARES, 25)))}
     runs[LOSSY] = replace(base, budget_bytes=planes_bytes // 10, quality="45dB")
     for name in (TOGETHER, APART):
         runs[name] = Race(name, base.videos, "", "pair", args.seed, args.epochs, GB, base.videos_per_batch, base.step_s)
@@ -271,6 +323,13 @@ def _run(name: str, run: Long | Race, args: Namespace) -> Took:
         return Took(closed_wall_s=raced.wall_s, closed_cpu_s=raced.cpu_s, clips=raced.clips)
     checkout = args.before.resolve() if name == TODAY else ROOT
     run = replace(run, began_s=time.perf_counter())
+    if name in FORESEEN:
+        learning = _apart(replace(run, read=min(LEARNT, run.epochs - 1)), args)
+        run = replace(run, known=learning.samples, began_s=time.perf_counter())
+    return _apart(run, args, checkout)
+
+
+def _apart(run: Long, args: Namespace, checkout: Path = ROOT) -> Took:
     said = run_apart("benchmarks.longrun", run, args.dir, checkout=checkout)
     known = {each.name for each in fields(Took)}
     return Took(**{key: value for key, value in said.items() if key in known})
@@ -309,7 +368,7 @@ def _why(refused: str) -> str:
 
 
 def _accounts(rounds: Rounds, asked: Mapping[str, Long | Race]) -> Iterator[Result]:
-    """What every run took, how true the scaling is, what was refused, and what was predicted."""
+    """What every run took, how true the scaling is, and what was refused."""
     refused = {name: took.refused for name, (took, *_) in rounds.took.items() if took.refused}
     yield from (Note(f"left out, {name}: {_why(why)}") for name, why in refused.items())
     long = {name: run for name, run in asked.items() if isinstance(run, Long) and name not in refused}
@@ -343,29 +402,13 @@ def _accounts(rounds: Rounds, asked: Mapping[str, Long | Race]) -> Iterator[Resu
             halves = [took.halves() for took in rounds.took[name]]
             title = f"{name}: scaled linearly; CPU of an epoch, second half ÷ first half"
             yield Figure(title, statistics.median(halves), "x", samples=tuple(halves))
-    for name in long:
-        if name not in RIVALS:
-            yield from _predicted(name, rounds.took[name], rounds.args.generation)
-
-
-def _predicted(name: str, runs: list[Took], generation: int) -> Iterator[Result]:
-    """Predicted ÷ measured for each epoch that `viewcache plan` speaks of and that was run."""
-    if not runs[0].predicted_cpu_s:
-        yield Note(f"cost of an epoch, predicted ÷ measured, {name}: not predicted")
-    for epoch in runs[0].predicted_cpu_s:
-        number = int(epoch)
-        if 1 <= number <= len(runs[0].cpu_s):
-            first = max(number - generation, 0) if number > 1 else 0
-            ratios = [took.predicted_cpu_s[epoch] / took.mean(first, number)[1] for took in runs]
-            title = f"cost of an epoch, predicted ÷ measured, {name}, epoch {epoch}"
-            yield Figure(title, statistics.median(ratios), "x", Aim(at_least=0.8, at_most=1.2), tuple(ratios))
 
 
 def _arguments(parser: ArgumentParser) -> None:
     asks = "; ".join(f"{name}: {row.asks}" for name, row in ROWS.items()).replace("%", "%%")
     parser.set_defaults(repeats=1)
     parser.add_argument("--videos", type=Path, default=ROOT.parent / "shared" / "videos" / "train", help="the clips")
-    parser.add_argument("--rows", nargs="+", choices=ROWS, metavar="NAME", help=f"{asks} (default: all but two last)")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, metavar="NAME", help=f"{asks} (default: all but three last)")
     parser.add_argument("--epochs", type=int, default=100, help="of our system (default 100)")
     parser.add_argument("--rival-epochs", type=int, default=10, help="that rivals run; they are scaled (default 10)")
     parser.add_argument("--generation", type=int, default=5, help="k, epochs that are planned at once (default 5)")

@@ -8,7 +8,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -49,6 +49,11 @@ class Long(Setting):
     """The least PSNR of a lossy intermediate, as ``45dB``; empty = exact."""
     preset: str = "medium"
     """Of x264, for the files that are re-encoded by hand."""
+    read: int = 0
+    """Epochs that are read of all that there are; 0 = all."""
+    known: Sequence[Mapping[str, Any]] = ()
+    """Measured work that our system knows before it begins: rows of `io_samples`, as a run before has `Took.samples`.
+    Then it is predicted what epochs will cost."""
 
 
 @dataclass(slots=True)
@@ -74,7 +79,9 @@ class Took:
     disk_bytes: list[int] = field(default_factory=list)
     """What the folder held at the end of each epoch, in blocks of the file system."""
     predicted_cpu_s: dict[str, float] = field(default_factory=dict)
-    """Epoch → what `viewcache plan` says that it costs; empty where it says nothing."""
+    """Epoch → what `viewcache plan` said before the run that it costs; empty where it said nothing."""
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    """What our system has measured of its work."""
 
     def cost(self, epochs: int) -> tuple[float, float]:
         """(wall, CPU) seconds of so many epochs, opening and closing with them, imports without.
@@ -136,13 +143,23 @@ SYSTEMS: dict[str, Callable[[Long], Batches]] = {
 def _train(setting: Long) -> Took:
     if setting.system != OURS:
         return _read(setting)
+    from viewcache.catalog import Catalog
+    from viewcache.catalog.records import IoSampleRow
     from viewcache.errors import ViewcacheError
 
+    store, predicted = Path(setting.folder, "store"), dict[str, float]()
+    if setting.known:
+        store.mkdir()
+        with Catalog.open(store) as catalog:
+            catalog.add_io_samples([IoSampleRow(**row) for row in setting.known])
+        predicted = predicted_s(_plan(_written(setting)))
     try:
         took = _read(setting)
     except ViewcacheError as error:
         return Took(refused=str(error))
-    took.predicted_cpu_s = predicted_s(_plan(Path(setting.folder, "train.yaml")))
+    took.predicted_cpu_s = predicted
+    with Catalog.open(store, create=False) as catalog:
+        took.samples = [asdict(row) for row in catalog.load_io_samples()]
     return took
 
 
@@ -153,7 +170,7 @@ def _read(setting: Long) -> Took:
     batches = SYSTEMS[setting.system](setting)
     took.opened_wall_s, took.opened_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds()
     steps = -(-len(clips_in(setting.videos)) // setting.videos_per_batch)
-    for _ in range(setting.epochs):
+    for _ in range(setting.read or setting.epochs):
         for _ in range(steps):
             _step(run, batches, setting.step_s)
         took.wall_s.append(time.perf_counter() - setting.began_s)
@@ -161,14 +178,16 @@ def _read(setting: Long) -> Took:
         before = time.thread_time()
         took.disk_bytes.append(_disk_bytes(setting.folder))
         looking_s += time.thread_time() - before
-    assert next(batches, None) is None, f"{setting.system} has more batches than it should"
+    if not setting.read:
+        assert next(batches, None) is None, f"{setting.system} has more batches than it should"
+    del batches  # closes what was not read to its end
     took.closed_wall_s, took.closed_cpu_s = time.perf_counter() - setting.began_s, cpu_seconds() - looking_s
     took.consumer_cpu_s, took.clips = run.consumer_cpu_s, run.clips
     return took
 
 
 def _plan(config: Path) -> Mapping[str, Any]:
-    """What ``viewcache plan CONFIG --json`` says, by the rates that the run has measured."""
+    """What ``viewcache plan CONFIG --json`` says, by the rates that the store knows."""
     from viewcache.api.cli.main import main
 
     said = io.StringIO()

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 
 from viewcache.store.tier import REMOTE
 
-__all__ = ["OTHER", "UNKNOWN", "Clock", "Lap", "Span", "WorkClock", "queued_s"]
+__all__ = ["BEGINNING", "OTHER", "UNKNOWN", "Clock", "Lap", "Span", "WorkClock", "queued_s"]
 
 OTHER = "other"
 """Stage of what no other stage is charged with."""
+
+BEGINNING = 8
+"""Batches until which a run is said to begin: what it takes by then says nothing of later ones."""
 
 Lap = tuple[str, float, float]
 """Stage, begin and end, of `time.monotonic`."""

@@ -89,13 +89,17 @@ def keep_lines(keep: "Keep") -> list[str]:
         f"for {size(keep.budget_bytes)}; of {sum(count for _, count in keep.ways)} videos: {ways}"
     ]
     if keep.epoch_s:
-        epochs = ", ".join(f"{'' if epoch > 1 else 'epoch '}{epoch}: {duration(s)}" for epoch, s in keep.epoch_s)
+        epochs, beside = (
+            ", ".join(f"{'' if epoch > 1 else 'epoch '}{epoch}: {duration(s)}" for epoch, s in each)
+            for each in (keep.epoch_s, keep.beside_s)
+        )
         pays = "never" if math.isinf(keep.pays_after) else f"after {math.ceil(keep.pays_after)} epochs"
         without = duration(keep.without_s)
         lines.append(
             f"an epoch costs about, in core seconds: {epochs}; {without} without what lasts behind its generation, "
             f"which pays {pays if keep.pays_after else 'at once'}"
         )
+        lines.append(f"of these, whatever is kept, for planning, the catalog and handing batches over: {beside}")
     if keep.pace is not None:
         lines.append(_pace_line(keep.pace))
     return lines

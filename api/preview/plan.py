@@ -34,6 +34,7 @@ from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
 
 __all__ = [
+    "Horizon",
     "Keep",
     "KindPreview",
     "Outlook",
@@ -129,10 +130,12 @@ class Keep:
     rules: tuple[tuple[str, int, float], ...]
     """Every rule with the bytes that it keeps and the core seconds that all epochs to come cost with it, estimated."""
     epoch_s: tuple[tuple[int, float], ...] = ()
-    """Epoch, from 1, and the core seconds that it costs, making and reading its clips: of this generation on average,
+    """Epoch, from 1, and the core seconds that it costs, all that the cache takes in it: of this generation on average,
     where what lasts longer is made, and of the tenth and hundredth; empty where no epoch comes behind."""
+    beside_s: tuple[tuple[int, float], ...] = ()
+    """How many of these it costs whatever is kept: planning, the catalog, handing batches over, starting workers."""
     without_s: float = 0.0
-    """What these would cost if nothing lasted behind its generation."""
+    """What later epochs would cost if nothing lasted behind its generation."""
     pays_after: float = 0.0
     """Epochs after which what lasts has cost less than that; infinite = never."""
     pace: Pace | None = None
@@ -153,7 +156,10 @@ class Outlook:
         """The same as plain values."""
         together = [{"generation": number, "work": [asdict(each) for each in all_]} for number, all_ in self.savings]
         keeps = [asdict(each) for each in self.keeps]
-        horizon = {"epoch_s": {str(epoch): s for epoch, s in self.keeps[0].epoch_s}} if self.keeps else {}
+        horizon = {}
+        if self.keeps:
+            parts = ("epoch_s", self.keeps[0].epoch_s), ("beside_s", self.keeps[0].beside_s)
+            horizon = {name: {str(epoch): s for epoch, s in part} for name, part in parts}
         tasks = [task.as_dict() for task in self.tasks]
         return {"tasks": tasks, "together": together, "keeps": keeps, "horizon": horizon}
 
@@ -218,10 +224,21 @@ def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalo
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in found.items())
                 ways = tuple(chosen.ways().items())
                 sizes = chosen.clip_bytes, chosen.budget_bytes
-                epoch_s, without_s, pays_after = horizon_of(chosen, having)
+                horizon = horizon_of(chosen, having)
                 mine = [work.plan for work, _ in works if work.group_generation == group_generation]
                 pace = _pace(chosen, mine, keeper.cost().devices)
-                yield Keep(number, rule, *sizes, ways, rules, epoch_s, without_s, pays_after, pace)
+                yield Keep(
+                    number,
+                    rule,
+                    *sizes,
+                    ways,
+                    rules,
+                    horizon.epoch_s,
+                    horizon.beside_s,
+                    horizon.without_s,
+                    horizon.pays_after,
+                    pace,
+                )
 
 
 def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], devices: Devices) -> Pace | None:
@@ -240,14 +257,27 @@ def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], devices: Devices) -> 
     )
 
 
-def horizon_of(chosen: Chosen, tasks: Sequence[Task]) -> tuple[tuple[tuple[int, float], ...], float, float]:
-    """What an epoch costs by and by, as `Keep` has it: `epoch_s`, `without_s` and `pays_after`."""
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """What an epoch costs by and by; fields as in `Keep`."""
+
+    epoch_s: tuple[tuple[int, float], ...] = ()
+    beside_s: tuple[tuple[int, float], ...] = ()
+    without_s: float = 0.0
+    pays_after: float = 0.0
+
+
+def horizon_of(chosen: Chosen, tasks: Sequence[Task]) -> Horizon:
+    """What an epoch costs by and by with what was chosen; nothing is said where no epoch comes behind."""
     costs = chosen.epoch_costs()
     if costs is None:
-        return (), 0.0, 0.0
+        return Horizon()
     last = max(task.spec.epochs for task in tasks)
-    epochs = [(1, costs.now_s), *((epoch, costs.later_s) for epoch in (10, 100) if chosen.epochs < epoch <= last)]
-    return tuple(epochs), costs.without_s, costs.pays_after
+    later = [epoch for epoch in (10, 100) if chosen.epochs < epoch <= last]
+    beside = (1, costs.now_beside_s), *((epoch, costs.later_beside_s) for epoch in later)
+    kept = costs.now_s, *(costs.later_s for _ in later)
+    epochs = tuple((epoch, kept_s + beside_s) for kept_s, (epoch, beside_s) in zip(kept, beside, strict=True))
+    return Horizon(epochs, beside, costs.without_s + costs.later_beside_s, costs.pays_after)
 
 
 @contextmanager

@@ -295,7 +295,7 @@ def _epoch_s(tasks: Sequence[Task], keep: KeepSettings, cost: CostModel) -> dict
     plans = to_come([(active, task.index_of(active.plan)) for task in tasks for active in [task.generation(0)]])
     free = free_bytes_for([each.plan for each in plans], keep.local_bytes())
     chosen = choose(plans, cost, keep, free, tells=True)
-    return {} if chosen is None else dict(horizon_of(chosen, tasks)[0])
+    return {} if chosen is None else dict(horizon_of(chosen, tasks).epoch_s)
 
 
 def _least(outlooks: Sequence[BudgetOutlook], once: int) -> int | None:

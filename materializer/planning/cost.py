@@ -3,7 +3,7 @@
 One table of measurements, `io_samples`, is the common currency of plans and of pruning.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.clock import BEGINNING
 from viewcache.materializer.planning.devices import FREE, Devices, known_devices
 from viewcache.materializer.planning.ladder import Ladder
 from viewcache.store.tier import LOCAL, PASSING
@@ -22,6 +23,15 @@ LEAST_BYTES = 64 << 20
 """Measurements of fewer bytes than this say little; the guess stands until there are more."""
 
 Pixels = TypeVar("Pixels", float, NDArray[np.float64])
+
+LEAST_BATCHES = 16
+"""Of fewer it says little what they took."""
+
+BATCH_S = 0.05
+"""Beside what is kept, a batch: a guess until one cache has read some, measured beside other work."""
+
+BEGIN_S = 2.0
+"""The same for the beginning of a training, with two workers that start."""
 
 MOVED = 1.5
 """A rate that is so many times what it was, or as much less, is another one."""
@@ -50,16 +60,23 @@ class CostModel:
     devices: Devices = field(default_factory=Devices)
     """What disks give; those that were not measured are free."""
     batch_s: float = 0.0
-    """Beside all that, whatever is kept: what the cache takes of cores for a batch that is read, while it runs."""
+    """Beside all that, whatever is kept: what the cache takes of cores for a batch that is read; 0 = not known."""
+    begin_s: float = 0.0
+    """The same from opening a cache until its first `BEGINNING` batches were read, with the start of workers."""
 
     @property
     def make_s_per_byte(self) -> float:
-        """A clip out of its pictures: cropping, copying and storing, per byte."""
+        """A clip, or pictures that lie side by side: cropping, copying and storing, per byte."""
         return self.augment_s_per_byte + self.store_s_per_byte
 
     def decode_s(self, decoded: Pixels, converted: Pixels) -> Pixels:
         """Decoding packets of so many pixels, and converting so many of the frames in them."""
         return decoded * self.decode_s_per_pixel + converted * self.convert_s_per_pixel
+
+    def beside_s(self, batches: float, *, begins: bool) -> float:
+        """Core seconds for so many batches whatever is kept, measured or guessed; the first ones, or later ones."""
+        batch_s = self.batch_s or BATCH_S
+        return (self.begin_s or BEGIN_S) + max(0.0, batches - BEGINNING) * batch_s if begins else batches * batch_s
 
     @classmethod
     def known(cls, catalog: Catalog, codec: str, host: str) -> "CostModel":
@@ -72,25 +89,27 @@ class CostModel:
 
         Args:
             samples: of all work.
-            codec: of the objects, whose loading and storing alone count then; ``auto`` = as they are mixed.
+            codec: of the objects, whose loading and storing alone count then; ``auto`` = those that are not packed,
+                since packing and unpacking are counted by the ladder, or as they are mixed where most are.
             devices: what is known of them.
         """
-        seconds: dict[str, float] = {}
-        size: dict[str, int] = {}
         samples = list(samples)
-        for row in samples:
-            if row.op not in ("store", "load") or (row.tier == LOCAL and codec in ("auto", row.codec)):
-                seconds[row.op] = seconds.get(row.op, 0.0) + row.seconds
-                size[row.op] = size.get(row.op, 0) + row.bytes
-            elif row.tier == PASSING:
-                seconds["pass"] = seconds.get("pass", 0.0) + row.seconds
-                size["pass"] = size.get("pass", 0) + (row.bytes if row.op == "load" else 0)
+        seconds, size = _added_up(samples, "raw" if codec == "auto" else codec)
+        if codec == "auto":
+            mixed_s, mixed = _added_up(samples, "")
+            for op in ("store", "load"):
+                if size.get(op, 0) < LEAST_BYTES <= mixed.get(op, 0):
+                    seconds[op], size[op] = mixed_s[op], mixed[op]
         found: dict[str, float] = {}
         for name in _rates():
             op, unit = name.split("_")[0], name.split("_")[-1]
             if size.get(op, 0) >= LEAST_BYTES:
                 # Frames are measured in bytes of 4:2:0, one and a half a pixel.
                 found[name] = seconds[op] / size[op] * (1.5 if unit == "pixel" else 1.0)
+        if began := sum(row.n for row in samples if row.op == "begin"):
+            found["begin_s"] = seconds["begin"] / began
+        if late := _late([row for row in samples if row.op == "batch"]):
+            found["batch_s"] = sum(row.seconds for row in late) / sum(row.n for row in late)
         return cls(**found, ladder=Ladder.measured(samples, codec), devices=devices)
 
     def moved(self, before: "CostModel") -> bool:
@@ -100,6 +119,39 @@ class CostModel:
         return rates_moved or self.devices.moved(before.devices, MOVED)
 
 
+_APART = ("ladder", "devices", "batch_s", "begin_s")
+"""Fields of a `CostModel` that are no rates of work on pixels and bytes."""
+
+
+def _added_up(samples: Iterable[IoSampleRow], codec: str) -> tuple[dict[str, float], dict[str, int]]:
+    """Seconds and bytes by kind of work; of loading and storing those of one codec, or of all if that is empty."""
+    seconds: dict[str, float] = {}
+    size: dict[str, int] = {}
+    for row in samples:
+        if row.op not in ("store", "load") or (row.tier == LOCAL and codec in ("", row.codec)):
+            seconds[row.op] = seconds.get(row.op, 0.0) + _core_s(row)
+            size[row.op] = size.get(row.op, 0) + row.bytes
+        elif row.tier == PASSING:
+            seconds["pass"] = seconds.get("pass", 0.0) + _core_s(row)
+            size["pass"] = size.get("pass", 0) + (row.bytes if row.op == "load" else 0)
+    return seconds, size
+
+
+def _late(batches: Sequence[IoSampleRow]) -> list[IoSampleRow]:
+    """Of the batches those that came latest in their runs, as many as say something."""
+    found: list[IoSampleRow] = []
+    for row in sorted(batches, key=lambda row: -row.size_bucket):
+        found.append(row)
+        if sum(each.n for each in found) >= LEAST_BATCHES:
+            break
+    return found
+
+
+def _core_s(row: IoSampleRow) -> float:
+    """What work took of cores; of a network what it made wait too, and all of what was not told apart."""
+    return row.seconds if row.op == "fetch" else row.cpu_s or row.seconds
+
+
 def _rates() -> list[str]:
     """Names of the fields that are seconds of something."""
-    return [each.name for each in fields(CostModel) if each.name not in ("ladder", "devices", "batch_s")]
+    return [each.name for each in fields(CostModel) if each.name not in _APART]

@@ -114,7 +114,7 @@ class KeepSettings:
 
 @dataclass(frozen=True, slots=True)
 class EpochCosts:
-    """Core seconds of an epoch of all tasks together, making and reading its clips, as expected."""
+    """Core seconds of an epoch of all tasks together, as expected: making and reading its clips, and what is beside."""
 
     now_s: float
     """Of this generation, on average: what lasts longer is made in it."""
@@ -124,6 +124,11 @@ class EpochCosts:
     """Of these, if nothing lasted behind its generation."""
     pays_after: float
     """Epochs after which what lasts has cost less than that; infinite = never."""
+    now_beside_s: float = 0.0
+    """What the cache takes besides, whatever is kept, in an epoch of this generation: planning, the catalog, handing
+    batches over, and the start of workers if a training begins with it."""
+    later_beside_s: float = 0.0
+    """Of every generation behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,8 @@ class Chosen:
     """By which it was chosen."""
     files: Mapping[str, FarFile] = field(default_factory=dict)
     """Of the videos those that lie far away, by content key; kept or not."""
+    beside_s: tuple[float, float] = (0.0, 0.0)
+    """Core seconds that this generation, and one behind it, take whatever is kept."""
 
     def times(self) -> Times:
         """How long all epochs take of each part of the machine, as far as it was measured."""
@@ -216,7 +223,8 @@ class Chosen:
         )
         saved, k = (rival_later - later) / self.epochs, self.epochs
         pays_after = 0.0 if now <= rival_now else k + (now - rival_now) / saved if saved > 0 else math.inf
-        return EpochCosts(now / k, later / k, rival_later / k, pays_after)
+        now_beside_s, later_beside_s = (each / k for each in self.beside_s)
+        return EpochCosts(now / k, later / k, rival_later / k, pays_after, now_beside_s, later_beside_s)
 
     @property
     def lasts(self) -> bool:
@@ -356,8 +364,8 @@ def choose(
     files = far_files(plans) if settings.keeps_files else {}
     if files:
         weighed = with_files(weighed, plans, behind, cost, files, has)
-    batches = sum(each.batches() + behind * each.anew().batches() for each in plans)
-    on_top = replace(weighed.options, cores=settings.cores, beside_s=cost.batch_s * batches)
+    batches, batches_behind = sum(each.batches() for each in plans), sum(each.anew().batches() for each in plans)
+    on_top = replace(weighed.options, cores=settings.cores, beside_s=cost.batch_s * (batches + behind * batches_behind))
     weighed = replace(weighed, options=on_top)
     if settings.mix is None:
         choice = RULES[settings.rule](settled.seen_in(weighed), budget)
@@ -367,7 +375,9 @@ def choose(
     cost_s = weighed.options.cost_s[np.arange(len(choice.option)), choice.option].sum()
     choice = replace(choice, cost_s=float(cost_s))
     epochs = max(plan.context.epochs for plan in whole)
-    chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files)
+    begins = all(plan.first_epoch == 0 for plan in whole)
+    beside_s = cost.beside_s(batches, begins=begins), cost.beside_s(batches_behind, begins=False)
+    chosen = Chosen(weighed, choice, budget, total, parts, behind, epochs, settings.rule, files, beside_s)
     # Also where every clip is kept, how it is packed depends on whether the disk is waited for.
     if asked and (choice.device_price or (choice.option != weighed.options.leaf).any()):
         return chosen

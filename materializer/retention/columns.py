@@ -23,6 +23,7 @@ from viewcache.materializer.retention.lasting import LEAST_PICTURES, part_of, pa
 from viewcache.materializer.retention.needs import ClipCounts, Decode, Floats, NeededFrames, Rows
 from viewcache.materializer.retention.sources import Sources
 from viewcache.materializer.retention.ways import ClipKind, Kept, Way
+from viewcache.store.codec import ENCODED
 
 __all__ = ["Block", "Columns", "Limits", "Once"]
 
@@ -262,7 +263,7 @@ class Block:
             each, again = self._resized_by_all(way.kept), np.zeros(self._count)
         raw = each * needed.frames
         with np.errstate(invalid="ignore"):  # no frames of an infinite size are none to be had
-            cost_s += decode.once_s + np.where(made, 0, raw * cost.store_s_per_byte)
+            cost_s += decode.once_s + np.where(made, 0, raw * cost.make_s_per_byte)
             cost_s += again + each * needed.visited * cost.load_s_per_byte
             size += np.where(np.isnan(intermediate), clip_bound(raw, needed.frames), intermediate)
         there = (raw <= self._most_bytes) & (needed.frames > 0)
@@ -341,7 +342,9 @@ class Block:
         )
         size, cost_s, work_s, missing, kept_bytes = self._of_clips(way, clips)
         decode_s = pixels * reach * cost.decode_s_per_pixel if native else built.pictures_s
-        build_s = decode_s + picture * reach * (pack_s + packed * cost.store_s_per_byte)
+        # Groups are packed as their pictures come; others are laid side by side first, as a clip is.
+        copy_s = 0.0 if way.codec in ENCODED else cost.augment_s_per_byte
+        build_s = decode_s + picture * reach * (copy_s + pack_s + packed * cost.store_s_per_byte)
         to_do = 1 - built.share
         read = needed.visited + lead * needed.visits + missing * needed.visited / np.maximum(1, needed.visits)
         again = picture * read * (unpack_s + packed * cost.load_s_per_byte)

@@ -181,7 +181,7 @@ class Keeper:
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
         known = CostModel.known(self._catalog, self._settings.codec, self._settings.host)
-        return replace(known, batch_s=self._observer.beside.batch_s())
+        return replace(known, batch_s=self._observer.beside.batch_s() or known.batch_s)
 
     def prices(self) -> Prices:
         """What bytes are worth now; nothing while all clips fit and no measured disk is waited for."""

@@ -325,7 +325,10 @@ class _Run:
         stays = {video: each for video, each in old.items() if decision.ways.get(video) == each.needs.way}
         fresh = {needs.video: self._intermediate(needs, readings) for needs in decision.intermediates}
         for video, intermediate in fresh.items():
-            self._work.intermediates_of.setdefault(video, []).append(intermediate)
+            intermediate.chosen = True
+            known = self._work.intermediates_of.setdefault(video, [])
+            if intermediate not in known:
+                known.append(intermediate)
         for video, way in decision.ways.items():
             if way.lasts and video not in fresh:
                 stays[video] = self._lasting[video, way]
@@ -355,8 +358,8 @@ class _Run:
                 self._store.note(intermediate)
 
     def _intermediate(self, needs: IntermediateNeeds, readings: list[SimulatedGeneration]) -> SimulatedIntermediate:
-        if needs.way.lasts:
-            return self._whole(needs, readings)
+        if needs.way.lasts:  # of whichever generation, it is one object
+            return self._lasting.get((needs.video, needs.way)) or self._whole(needs, readings)
         clips, frames, runs = self._trace.clips, 0, set[tuple[int, int]]()
         for reading in readings:
             for clip in map(reading.key, reading.unkept_ranks(needs.video)):

@@ -31,6 +31,7 @@ from viewcache.materializer.simulation.simulated_passing import SimulatedPassing
 from viewcache.materializer.simulation.simulated_store import Item, SimulatedIntermediate, SimulatedStore
 from viewcache.materializer.simulation.simulated_uses import UseTrace, groups_of
 from viewcache.materializer.workers.pool import DEPTH
+from viewcache.store.codec import ENCODED
 
 __all__ = ["SimulatedDispatcher", "SimulatedWork", "SimulatedWorker"]
 
@@ -273,6 +274,7 @@ class SimulatedDispatcher(Driver[Item, int]):
             first = {groups[start] for start, _ in runs} - decoded if fresh & ~there else set[tuple[int, int]]()
             decoded |= first
             native = isinstance(item, SimulatedIntermediate) and item.needs.way.intermediate == ObjectKind.FRAMES
+            packed = isinstance(item, SimulatedIntermediate) and item.needs.way.codec in ENCODED
             convert, loaded, load_s = 0 if native else fresh.bit_count(), 0, 0.0
             for intermediate in intermediates if fresh & there else ():
                 count = (fresh & intermediate.frames).bit_count()
@@ -291,7 +293,7 @@ class SimulatedDispatcher(Driver[Item, int]):
                 groups=len(first) + loaded,
                 decode_s=packets * pixels * cost.decode_s_per_pixel + audio_s,
                 convert_s=convert * pixels * cost.convert_s_per_pixel,
-                augment_s=0.0 if isinstance(item, SimulatedIntermediate) else raw * cost.augment_s_per_byte,
+                augment_s=0.0 if packed else raw * cost.augment_s_per_byte,
                 store_s=raw * self._store_s_per_byte(item),
                 load_s=load_s,
             )

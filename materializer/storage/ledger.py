@@ -17,7 +17,7 @@ from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.storage.eviction import Eviction, Victim
 from viewcache.materializer.storage.leases import Leases
 from viewcache.materializer.storage.shelf import Copy, Shelf, written_row
-from viewcache.store import Written
+from viewcache.store import ENCODED, Written
 
 if TYPE_CHECKING:
     from viewcache.catalog import Catalog
@@ -392,25 +392,26 @@ class Ledger:
 
         Args:
             seconds: busy seconds by stage.
-            cpu_s: core seconds by stage; no more of them count than the stage was busy.
+            cpu_s: core seconds by stage, the least that it was busy: what is waited for a core is shared among stages.
             frames: `Report.frames`.
             made: its objects.
             loaded_codec: of the intermediates that it read.
             further: what was measured beside.
             passed: keys of those of its objects that are not stored.
         """
-        cpu_s = {op: min(cpu_s.get(op, 0.0), each) for op, each in seconds.items()}
+        seconds = {op: max(each, cpu_s.get(op, 0.0)) for op, each in seconds.items()}
         frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
+        copied = [each.raw_bytes for each in made if each.codec not in ENCODED]  # others are packed as they come
         loaded = frames.get("loaded", 0)
         work = {
             "decode": (frames.get("packets", 0), frame_bytes),  # a skipped frame takes decoding too
             "convert": (frames.get("converted", 0), frame_bytes),
             "load": (loaded, frames.get("loaded_bytes", 0) // max(1, loaded)),
-            "augment": (len(made), clip_bytes // max(1, len(made))),
+            "augment": (len(copied), sum(copied) // max(1, len(copied))),
         }
         rows = [
-            IoSampleRow(op, max(each, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * each, cpu_s[op])
-            for op, (n, each) in work.items()
+            IoSampleRow(op, max(by, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * by, cpu_s.get(op, 0))
+            for op, (n, by) in work.items()
             if n and seconds.get(op)
         ]
         wall_s = sum(each.seconds for each in made)

@@ -36,7 +36,7 @@ class Observer:
         """Start at zero; what work has cost is written by ``accounting``, or counted alone."""
         self.usage = Usage() if accounting is None else accounting.usage
         """What workers and readers take of cores."""
-        self.beside = Beside(self.usage.charged_s)
+        self.beside = Beside(self.usage.charged_s) if accounting is None else accounting.beside
         """What of it no choice of what is kept can save."""
         self._accounting = accounting
         self.generations: Counter[str] = Counter()

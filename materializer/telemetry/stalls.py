@@ -20,6 +20,7 @@ CAUSES = {
     "convert": "conversion to RGB and resize",
     "loss": "encoding with the loss that a task allows",
     "augment": "augmentation",
+    "pack": "packing kept pictures",
     "store": "writing to the store",
     "trial": "trying codecs",
     "load": "reading from the store",

@@ -272,7 +272,7 @@ class _Maker:
                 if picture.shape != leaf.array.shape[1:]:
                     raise self._misshapen(clip, f"frames of {leaf.array.shape[1:]} and {picture.shape} in one clip")
                 copy_picture(leaf.array[t], picture)
-        self.clock.lap("augment")
+        self.clock.lap("augment" if clip.encoding is None else "pack")
         clip.missing.discard(number)
 
     def _finished(self, clip: _Clip) -> np.ndarray:

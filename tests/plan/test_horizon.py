@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
+from viewcache.materializer.clock import BEGINNING
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
@@ -94,6 +95,25 @@ def test_a_longer_look_never_costs_more(share: float) -> None:
     if share >= 0.3:
         assert costs.later_s < 0.7 * costs.without_s
         assert costs.pays_after < 50
+
+
+def test_what_is_spent_whatever_is_kept_is_told_apart() -> None:
+    """Of the first generation with the beginning, of later ones by the batch; it changes nothing of what is kept."""
+    whole = plan(5, 95)
+    rows = np.ones(len(whole), np.bool_)
+    settings = KeepSettings(120_000_000, "cheapest", "auto", 1 << 30)
+    each, cost = ToCome(whole, lambda _: INDEX, rows, ~rows), replace(COST, batch_s=0.25, begin_s=3.0)
+    plain, found = (choose([each], model, settings, 0) for model in (COST, cost))
+    assert plain is not None
+    assert found is not None
+    before, costs = plain.epoch_costs(), found.epoch_costs()
+    assert before is not None
+    assert costs is not None
+    assert (costs.now_s, costs.later_s, costs.without_s) == (before.now_s, before.later_s, before.without_s)
+    assert (found.choice.option == plain.choice.option).all()
+    batches = 5 * 3  # six videos, two a batch
+    assert costs.now_beside_s * 5 == pytest.approx(3.0 + (batches - BEGINNING) * 0.25)
+    assert costs.later_beside_s * 5 == pytest.approx(batches * 0.25)
 
 
 def test_costs_fall_with_the_budget() -> None:

@@ -13,6 +13,7 @@ from viewcache.materializer.simulation.simulate import Figures, Setting, simulat
 from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace, groups_of, trace_of
 
 INDEX = index_of(300, 48)
+GUESSED = CostModel()
 SLOW = 1e6
 """Seconds a batch in which workers make whatever there is room for."""
 
@@ -34,12 +35,20 @@ def trace(
     return trace_of([sections])
 
 
-def read(trace: UseTrace, budget: int, pace_s: float = SLOW, rule: str = "cheapest", workers: int = 2) -> Figures:
+def read(
+    trace: UseTrace,
+    budget: int,
+    pace_s: float = SLOW,
+    rule: str = "cheapest",
+    workers: int = 2,
+    codec: str = "raw",
+    cost: CostModel = GUESSED,
+) -> Figures:
     """Simulate it."""
     section = trace.tasks[0][0]
     reserve = min(section.batch * section.plan.bound, budget // 4)
-    keep = KeepSettings(budget, rule, "raw", 1 << 30)
-    return simulate(trace, Setting(keep, CostModel(), workers, reserve, (pace_s,), start_s=0.0))
+    keep = KeepSettings(budget, rule, codec, 1 << 30)
+    return simulate(trace, Setting(keep, cost, workers, reserve, (pace_s,), start_s=0.0))
 
 
 def generation_bytes(trace: UseTrace) -> int:
@@ -139,6 +148,15 @@ def test_a_slow_consumer_waits_for_the_first_batch_only() -> None:
     assert [epoch.hits for epoch in found.epochs.values()] == [8, 10, 10, 10, 10, 10]
     assert found.epochs[0].waited_s == found.first_batch_s - found.load_s / 30
     assert not any(epoch.waited_s for number, epoch in found.epochs.items() if number)
+
+
+def test_what_lasts_is_one_object_of_all_generations() -> None:
+    """Where all pictures have room, and readers leave the time to make them, each video is decoded once for all."""
+    videos, frames = 4, 300
+    pictures = videos * frames * 3 * 256 * 456
+    long = trace(videos, epochs=2, generations=6, samples=2, batch=2, seed=7, horizon=30)
+    found = read(long, int(0.8 * pictures), 0.3, codec="auto", cost=CostModel(decode_s_per_pixel=2e-8))
+    assert found.made.packets == videos * frames
 
 
 def test_overlapping_groups_are_one() -> None:

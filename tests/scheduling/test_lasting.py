@@ -14,12 +14,14 @@ import pytest
 
 import viewcache
 from tests.tiny import config, encode_folder, pixels, places, same, sql
+from viewcache.api.config.load import load
+from viewcache.api.preview.plan import previews
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import Full
-from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.cost import BATCH_S, BEGIN_S, CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.retention.decided import Decided
@@ -27,6 +29,8 @@ from viewcache.materializer.retention.told import Told, kept_tables
 from viewcache.materializer.scheduling.trim import Trim
 
 EPOCHS, SAMPLES = 12, 2
+DECODE_S, CONVERT_S = 1e-5, 1e-6
+"""Core seconds a pixel."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small videos decide by their metadata otherwise."""
 
     def measured(kind: type[CostModel], samples: object, codec: str = "auto", devices: Devices = FREE) -> CostModel:
-        return kind(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6, devices=devices)
+        return kind(decode_s_per_pixel=DECODE_S, convert_s_per_pixel=CONVERT_S, devices=devices)
 
     monkeypatch.setattr(CostModel, "measured", classmethod(measured))
 
@@ -91,6 +95,27 @@ def test_later_generations_decode_nothing(tmp_path: Path, videos: Path, plenty: 
         got |= read_epochs(cache, range(4, EPOCHS))
         assert packets(cache) == fed, "nothing is decoded any more"
         assert same(got, plenty)
+
+
+def test_what_epochs_are_expected_to_cost_is_what_is_worked(tmp_path: Path, videos: Path) -> None:
+    """What `plan` says beforehand is the work that a run counts, by the same rates, and what is beside of its own."""
+    sampling = {"samples_per_video": SAMPLES}
+    settings = {"budget": 3_000_000, "epochs_per_generation": 2}
+    one = config(tmp_path, videos, cache=settings, sampling=sampling, epochs=EPOCHS)
+    (keep,) = previews(load(one), [0]).keeps
+    beside, cost = dict(keep.beside_s), dict(keep.epoch_s)
+    assert list(cost) == list(beside) == [1, 10]
+    batches = 2  # in an epoch; a generation has fewer than a beginning
+    assert beside == pytest.approx({1: BEGIN_S / 2, 10: batches * BATCH_S})
+    with opened(tmp_path, videos) as cache:
+        read_epochs(cache, range(4))
+        assert cache.owner.dispatcher is not None
+        frames = cache.owner.dispatcher.tally.frames
+        ((pixels_of_one,),) = sql(cache, "select distinct width * height from videos")
+        worked_s = int(str(pixels_of_one)) * (frames["packets"] * DECODE_S + frames["converted"] * CONVERT_S)
+    first_s, later_s = (cost[epoch] - beside[epoch] for epoch in cost)
+    assert 0.6 * worked_s < 2 * first_s < 1.1 * worked_s, "a video may be decoded for its first clips alone, and again"
+    assert later_s < 0.05 * first_s
 
 
 def test_who_reads_as_fast_as_he_can_decodes_nothing(
