@@ -61,6 +61,8 @@ class Catalog(Draws, Leaving, Measures, Videos):
         name = "writer" if opened.layout else f"writer {gethostname()} {self._pid}"
         upkeep = self._upkeep.tick if self._upkeep else lambda: None
         self._writer = Writer(opened.engine, opened.journal, name, opened.make_room, upkeep) if writable else None
+        if self._writer and opened.layout:  # a DuckDB file has one process
+            self._write_alone()
         self.backlog: Callable[[], int] = self._writer.backlog if self._writer else lambda: 0
         self.naming = threading.RLock()
         """Held by who looks for the ids of objects and records those that have none, so that no key gets two."""
