@@ -138,15 +138,22 @@ def intermediate_rows(fresh: Mapping[int, tuple[str, int | None, Recipe]]) -> pa
     )
 
 
-def named(catalog: Catalog, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
-    """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded."""
-    if not recipes:
-        return []
-    keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
-    with catalog.naming:
-        ids, known = ids_of(catalog, keys)
-        fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-        if fresh:
-            catalog.record_objects(intermediate_rows(fresh))
-    found = zip(ids.tolist(), recipes, strict=True)
-    return [IntermediateObject(object_id, key, recipe) for object_id, (key, _, recipe) in found]
+def named(
+    catalog: Catalog, recipes: Sequence[tuple[str, int, Recipe]], before: Mapping[str, int]
+) -> list[IntermediateObject]:
+    """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded.
+
+    ``before`` has numbers that were found before, by content key: they never change, and the catalog is not asked again
+    for what lasts.
+    """
+    numbers = dict(before)
+    asked = [each for each in recipes if each[2].key not in before]
+    if asked:
+        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in asked)), "V16")
+        with catalog.naming:
+            ids, known = ids_of(catalog, keys)
+            fresh = {int(ids[k]): asked[k] for k in np.flatnonzero(~known).tolist()}
+            if fresh:
+                catalog.record_objects(intermediate_rows(fresh))
+        numbers |= zip((recipe.key for *_, recipe in asked), ids.tolist(), strict=True)
+    return [IntermediateObject(numbers[recipe.key], key, recipe) for key, _, recipe in recipes]

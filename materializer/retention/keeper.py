@@ -369,7 +369,8 @@ class Keeper:
         return {video: (way_of[video], mine) for video, mine in of_video.items()}
 
     def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
-        return named(self._catalog, recipes)
+        before = {each.key: each.object_id for decided in self._decided.values() for each in decided.flat()}
+        return named(self._catalog, recipes, before)
 
     def _keep(
         self,

@@ -111,12 +111,12 @@ def test_plans_do_not_wait_for_statistics(database: Opened, catalog: Catalog, mo
     for i in range(10):
         catalog.advance(ProgressRow(1, 0, 0, i, i, 0.1))
         catalog.add_io_samples([IoSampleRow("load", 20, "raw", "local", 1, 0.1, 100)])
-        catalog.next_object_id(1)
+        catalog.expect_uses({i: 1})
     assert commits.count == 10
     assert not catalog.load_progress(1)
     assert not committed_work(catalog)
     catalog.mark_ready([copy(1)])
-    catalog.next_object_id(1)
+    catalog.expect_uses({})
     assert catalog.load_copies().num_rows == 1
     assert not catalog.load_progress(1)
     catalog.flush()
@@ -161,7 +161,7 @@ def test_statistics_do_not_wait_for_ever(database: Opened, catalog: Catalog, mon
     while not committed_work(catalog):
         assert time.monotonic() < begun + 20, "each change puts them off"
         catalog.mark_ready([copy(i)])
-        catalog.next_object_id(1)
+        catalog.expect_uses({i: 1})
         i += 1
 
 

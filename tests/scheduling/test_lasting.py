@@ -90,6 +90,20 @@ def test_later_generations_decode_nothing(tmp_path: Path, videos: Path, plenty: 
         assert same(got, plenty)
 
 
+def test_a_late_generation_asks_once_which_objects_are_known(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clips are new; what they are made from was found before and keeps its number."""
+    with opened(tmp_path, videos) as cache:
+        read_epochs(cache, range(4))
+        asked, planned = list[int](), list[int]()
+        look, record = cache.catalog.objects_by_key, cache.catalog.record_plan
+        monkeypatch.setattr(cache.catalog, "objects_by_key", lambda keys: asked.append(len(keys)) or look(keys))
+        monkeypatch.setattr(cache.catalog, "record_plan", lambda plan: planned.append(1) or record(plan))
+        read_epochs(cache, range(4, EPOCHS))
+        assert len(asked) == len(planned) == 3, "the one of epochs 4 and 5 was planned before"
+
+
 def test_who_reads_as_fast_as_he_can_decodes_nothing(
     tmp_path: Path, videos: Path, plenty: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
