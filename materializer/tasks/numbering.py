@@ -80,11 +80,11 @@ class Numbering:
 
     def _record(self, plan: GenerationPlan, needs: FrameNeeds) -> NDArray[np.int64]:
         """Let the catalog know a plan, and give the ids of all objects; all keys are looked up by one statement."""
-        mine, of_frames = plan.object_keys, needs.keys(plan.videos.keys)
-        ids, known = ids_of(self._catalog, np.concatenate([mine, of_frames]))
-        (object_ids, frames_ids), (known, frames_known) = (np.split(each, [len(mine)]) for each in (ids, known))
-        found = object_ids, known, frames_ids, frames_known
-        tables = plan_tables(plan, needs, of_frames, *found, task_id=self._task_id, cost=self._cost)
+        of_frames, count = needs.keys(plan.videos.keys), len(plan.object_keys)
+        ids, known = ids_of(self._catalog, np.concatenate([plan.object_keys, of_frames]))
+        object_ids = ids[:count]
+        mine = object_ids, known[:count], ids[count:], known[count:]
+        tables = plan_tables(plan, needs, of_frames, *mine, task_id=self._task_id, cost=self._cost)
         self._catalog.record_plan(tables)
         return object_ids
 

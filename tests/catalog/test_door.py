@@ -9,6 +9,7 @@ from tests.catalog.samples import copy, draws, plan, registered, select, task, v
 from viewcache import errors
 from viewcache.catalog import Catalog, schemas, tasks
 from viewcache.catalog.door import ID_BLOCK
+from viewcache.catalog.engine import Session
 from viewcache.catalog.records import (
     EventRow,
     GenerationRow,
@@ -210,7 +211,12 @@ def test_ids_are_claimed_by_the_thousand(catalog: Catalog, monkeypatch: pytest.M
     """A claim is a commit, which takes longer than planning a video; larger blocks are claimed as they are."""
     claimed = list[int]()
     claim = tasks.claim_ids
-    monkeypatch.setattr(tasks, "claim_ids", lambda session, name, n: claimed.append(n) or claim(session, name, n))
+
+    def noted(session: Session, name: str, n: int) -> int:
+        claimed.append(n)
+        return claim(session, name, n)
+
+    monkeypatch.setattr(tasks, "claim_ids", noted)
     starts = [catalog.next_object_id(n) for n in (1, 100, 7, 2 * ID_BLOCK, 1)]
     assert claimed == [ID_BLOCK, 2 * ID_BLOCK, ID_BLOCK]
     assert starts[:3] == [starts[0], starts[0] + 1, starts[0] + 101]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -139,7 +140,12 @@ def test_where_one_process_writes_it_knows_what_was_measured(
     catalog.add_io_samples([loaded])
     asked = list[str]()
     query = database.engine.query
-    monkeypatch.setattr(database.engine, "query", lambda name, *rest: asked.append(name) or query(name, *rest))
+
+    def noted(name: str, *rest: Any) -> Any:
+        asked.append(name)
+        return query(name, *rest)
+
+    monkeypatch.setattr(database.engine, "query", noted)
     known = sorted(catalog.load_io_samples(), key=lambda row: row.key)
     alone = catalog.dialect == "duckdb"
     assert asked == ([] if alone else ["read_io_samples"])
