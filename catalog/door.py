@@ -35,9 +35,12 @@ from viewcache.catalog.rows import from_table, to_table
 from viewcache.catalog.videos import Videos
 from viewcache.catalog.writer import Writer
 
-__all__ = ["Catalog"]
+__all__ = ["ID_BLOCK", "Catalog"]
 
 T = TypeVar("T")
+
+ID_BLOCK = 4096
+"""So many ids of objects are claimed at once: a claim is a commit, which costs more than making a frame."""
 
 
 class Catalog(Draws, Leaving, Measures, Videos):
@@ -61,9 +64,13 @@ class Catalog(Draws, Leaving, Measures, Videos):
         name = "writer" if opened.layout else f"writer {gethostname()} {self._pid}"
         upkeep = self._upkeep.tick if self._upkeep else lambda: None
         self._writer = Writer(opened.engine, opened.journal, name, opened.make_room, upkeep) if writable else None
+        if self._writer and opened.layout:  # a DuckDB file has one process
+            self._write_alone()
         self.backlog: Callable[[], int] = self._writer.backlog if self._writer else lambda: 0
         self.naming = threading.RLock()
         """Held by who looks for the ids of objects and records those that have none, so that no key gets two."""
+        self._free_ids = range(0)
+        """Claimed and not given out yet."""
 
     @classmethod
     def open(
@@ -189,8 +196,18 @@ class Catalog(Draws, Leaving, Measures, Videos):
     # --- plans ---
 
     def next_object_id(self, n: int) -> int:
-        """The first of ``n`` consecutive object ids that are the caller's from now on."""
-        return self._plan(lambda session: tasks.claim_ids(session, "object", n))
+        """The first of ``n`` consecutive object ids that are the caller's from now on.
+
+        Most calls are no transaction: ids are claimed by the thousand, and what was not given out is when it is closed
+        never will be.
+        """
+        with self.naming:
+            if n < 0 or n > len(self._free_ids):
+                count = n if n < 0 else max(n, ID_BLOCK)
+                first = self._plan(lambda session: tasks.claim_ids(session, "object", count))
+                self._free_ids = range(first, first + count)
+            taken, self._free_ids = self._free_ids[:n], self._free_ids[n:]
+            return taken.start
 
     def record_plan(self, plan: PlanTables) -> GenerationRow:
         """Record a generation in one transaction, in place of an earlier plan of the same task and number.

@@ -1,6 +1,8 @@
 """Verbs of the door about what was measured and what happened: costs of work, core seconds and joules, events.
 
-A part of ``door.Catalog``, which has the others; it stands here because all of these only ever add up.
+A part of ``door.Catalog``, which has the others; it stands here because all of these only ever add up. What work costs
+is asked for with each decision, so where no other process writes its sums are in memory too, and no statement asks for
+them.
 """
 
 from abc import ABC, abstractmethod
@@ -8,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from viewcache.catalog.engine import Engine, Session
-from viewcache.catalog.pending import Pending
+from viewcache.catalog.pending import Pending, add_up
 from viewcache.catalog.records import EventRow, IoSampleRow, UsageRow
 from viewcache.catalog.rows import from_table, to_table
 
@@ -16,17 +18,33 @@ __all__ = ["Measures"]
 
 T = TypeVar("T")
 
+_Kind = tuple[str, int, str, str]
+
 
 class Measures(ABC):
     """See ``door.Catalog``."""
 
+    _work: dict[_Kind, IoSampleRow] | None = None
+    """Measured work by its kind, committed or not; None where other processes may add to it."""
+
     def add_io_samples(self, rows: Sequence[IoSampleRow]) -> None:
         """Add measured work (small)."""
-        self._note(lambda pending: pending.add_io_samples(rows))
+
+        def add(pending: Pending) -> None:  # one thread at a time comes here
+            pending.add_io_samples(rows)
+            if self._work is not None:
+                add_up(self._work, rows)
+
+        self._note(add)
 
     def load_io_samples(self) -> list[IoSampleRow]:
-        """Measured work so far, in no order."""
-        return from_table(IoSampleRow, self._reading().query("read_io_samples"))
+        """Measured work so far, in no order; where this process alone writes, also what waits to be committed."""
+        engine = self._reading()
+        return _committed_work(engine) if self._work is None else list(self._work.values())
+
+    def _write_alone(self) -> None:
+        """No other process writes from now on."""
+        self._work = {row.key: row for row in _committed_work(self._reading())}
 
     def record_reads(self, rows: Sequence[IoSampleRow], name: str, value: str) -> None:
         """Record what devices were measured to give, instead of what was known of that, and a setting with it.
@@ -44,6 +62,14 @@ class Measures(ABC):
             session.run("write_setting", {"name": name, "value": value})
 
         self._call(write)
+
+        def measured(_: Pending) -> None:
+            if self._work is not None:
+                for key in [key for key, row in self._work.items() if row.op == "read"]:
+                    del self._work[key]
+                add_up(self._work, rows)
+
+        self._note(measured)
 
     def add_usage(self, rows: Sequence[UsageRow]) -> None:
         """Add what work has cost to what it had cost before (small)."""
@@ -64,3 +90,7 @@ class Measures(ABC):
     @abstractmethod
     def _note(self, change: Callable[[Pending], None]) -> None:
         """See ``door.Catalog``."""
+
+
+def _committed_work(engine: Engine) -> list[IoSampleRow]:
+    return from_table(IoSampleRow, engine.query("read_io_samples"))

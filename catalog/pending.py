@@ -15,7 +15,7 @@ from viewcache.catalog.engine import Session
 from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, UsageRow
 from viewcache.catalog.rows import column_table, to_table
 
-__all__ = ["Pending"]
+__all__ = ["Pending", "add_up"]
 
 _COPY: dict[str, type] = {"object_id": int, "tier": str}
 _LEASE: dict[str, type] = {"object_id": int, "holder": str}
@@ -125,18 +125,7 @@ class Pending:
 
     def add_io_samples(self, rows: Iterable[IoSampleRow]) -> None:
         """Add measures up."""
-        for row in rows:
-            key = row.op, row.size_bucket, row.codec, row.tier
-            old = self.io_samples.get(key)
-            if old is not None:
-                row = replace(
-                    row,
-                    n=row.n + old.n,
-                    seconds=row.seconds + old.seconds,
-                    bytes=row.bytes + old.bytes,
-                    cpu_s=row.cpu_s + old.cpu_s,
-                )
-            self.io_samples[key] = row
+        add_up(self.io_samples, rows)
 
     def add_usage(self, rows: Iterable[UsageRow]) -> None:
         """Add up what work has cost."""
@@ -218,6 +207,13 @@ class Pending:
             session.run("add_usage", given=to_table(list(self.usage.values())))
         if self.events:
             session.run("load_events", given=to_table(list(self.events.values())))
+
+
+def add_up(sums: dict[tuple[str, int, str, str], IoSampleRow], rows: Iterable[IoSampleRow]) -> None:
+    """Add measured work to sums by its kind."""
+    for row in rows:
+        old = sums.get(row.key)
+        sums[row.key] = row if old is None else old.plus(row)
 
 
 def _last_words(facts: pa.Table) -> pa.Table:

@@ -298,6 +298,21 @@ class IoSampleRow:
     cpu_s: float = 0.0
     """Of the seconds, those of a core; the rest was waited for."""
 
+    @property
+    def key(self) -> tuple[str, int, str, str]:
+        """Its kind."""
+        return self.op, self.size_bucket, self.codec, self.tier
+
+    def plus(self, later: "IoSampleRow") -> "IoSampleRow":
+        """Both together."""
+        return replace(
+            self,
+            n=self.n + later.n,
+            seconds=self.seconds + later.seconds,
+            bytes=self.bytes + later.bytes,
+            cpu_s=self.cpu_s + later.cpu_s,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.clock import BEGINNING
-from viewcache.materializer.planning.devices import FREE, Devices, known_devices
+from viewcache.materializer.planning.devices import FREE, READ, Devices, known_devices
 from viewcache.materializer.planning.ladder import Ladder
 from viewcache.store.tier import LOCAL, PASSING
 
@@ -81,7 +81,9 @@ class CostModel:
     @classmethod
     def known(cls, catalog: Catalog, codec: str, host: str) -> "CostModel":
         """What a catalog knows of work, and of the devices of a machine, see `devices.host_of`."""
-        return cls.measured(catalog.load_io_samples(), codec, known_devices(catalog, host))
+        samples = catalog.load_io_samples()
+        measured = any(row.op == READ for row in samples)  # else there is nothing to ask for
+        return cls.measured(samples, codec, known_devices(catalog, host) if measured else FREE)
 
     @classmethod
     def measured(cls, samples: Iterable[IoSampleRow], codec: str = "auto", devices: Devices = FREE) -> "CostModel":

@@ -47,9 +47,6 @@ _log = logging.getLogger("viewcache.read")
 KNOWN_IDS = 4096
 """Object ids of single frames that stay in memory."""
 
-ID_BLOCK = 64
-"""Object ids that are claimed at once: a claim is a commit, which costs more than making a frame."""
-
 NAMED_ITEMS = 10
 """Of a video, that a message names."""
 
@@ -158,7 +155,6 @@ class Singles:
         self._tiers = tiers
         self._dispatcher = dispatcher
         self._ids: dict[str, int] = {}
-        self._free_ids = range(0)
 
     # Deciding ------------------------------------------------------------------------------------------------------
 
@@ -319,21 +315,14 @@ class Singles:
                 ids |= {row["key"]: row["object_id"] for row in found}
                 known = {row["key"] for row in found if not row["adopted"]}
                 new = [key for key in missing if key not in ids]
-                ids |= {key: self._next_id(len(new)) for key in new}
+                first = self._catalog.next_object_id(len(new))
+                ids |= {key: first + k for k, key in enumerate(new)}
                 if missing := [key for key in missing if key not in known]:
                     self._catalog.record_objects(_rows([fresh[key] for key in missing], ids))
             self._ids |= ids
             while len(self._ids) > KNOWN_IDS:
                 del self._ids[next(iter(self._ids))]
         return ids
-
-    def _next_id(self, least: int) -> int:
-        if not self._free_ids:
-            count = max(least, ID_BLOCK)
-            first = self._catalog.next_object_id(count)
-            self._free_ids = range(first, first + count)
-        taken, self._free_ids = self._free_ids[0], self._free_ids[1:]
-        return taken
 
 
 def _shown_at(video: str, index: VideoIndex, at_s: float) -> int:

@@ -1,7 +1,7 @@
 """Intermediates that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -23,6 +23,7 @@ from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention.ways import How
 
 __all__ = [
+    "Named",
     "intermediate_recipe",
     "intermediate_rows",
     "named",
@@ -31,6 +32,9 @@ __all__ = [
     "picture_recipe",
     "recipe_in",
 ]
+
+Named = Callable[[Sequence[tuple[str, int, Recipe]]], list[IntermediateObject]]
+"""Gives objects their numbers in the catalog, by the keys and numbers of their videos and their recipes; see `named`."""
 
 
 def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: MediaIndex, codec: str = "") -> Recipe:
@@ -138,15 +142,22 @@ def intermediate_rows(fresh: Mapping[int, tuple[str, int | None, Recipe]]) -> pa
     )
 
 
-def named(catalog: Catalog, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
-    """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded."""
-    if not recipes:
-        return []
-    keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in recipes)), "V16")
-    with catalog.naming:
-        ids, known = ids_of(catalog, keys)
-        fresh = {int(ids[k]): recipes[k] for k in np.flatnonzero(~known).tolist()}
-        if fresh:
-            catalog.record_objects(intermediate_rows(fresh))
-    found = zip(ids.tolist(), recipes, strict=True)
-    return [IntermediateObject(object_id, key, recipe) for object_id, (key, _, recipe) in found]
+def named(
+    catalog: Catalog, recipes: Sequence[tuple[str, int, Recipe]], before: Mapping[str, int]
+) -> list[IntermediateObject]:
+    """Objects by the keys of their videos, their catalog's numbers and their recipes; new ones are recorded.
+
+    ``before`` has numbers that were found before, by content key: they never change, and the catalog is not asked again
+    for what lasts.
+    """
+    numbers = dict(before)
+    asked = [each for each in recipes if each[2].key not in before]
+    if asked:
+        keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in asked)), "V16")
+        with catalog.naming:
+            ids, known = ids_of(catalog, keys)
+            fresh = {int(ids[k]): asked[k] for k in np.flatnonzero(~known).tolist()}
+            if fresh:
+                catalog.record_objects(intermediate_rows(fresh))
+        numbers |= zip((recipe.key for *_, recipe in asked), ids.tolist(), strict=True)
+    return [IntermediateObject(numbers[recipe.key], key, recipe) for key, _, recipe in recipes]

@@ -18,7 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.errors import Closed
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.prices import Prices
-from viewcache.materializer.planning.recipe import IntermediateObject
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention.average import Average, like
 from viewcache.materializer.retention.chosen import (
     Chosen,
@@ -102,9 +102,9 @@ class Keeper:
         self.lying = Lying(catalog, size_of, self.packs)
         """What lasts and lies in the store."""
         self._settings = settings
-        self._objects = KeptObjects(catalog, self.packs, self.lying, lambda: settings.part_bytes)
+        self._objects = KeptObjects(self._named, self.packs, self.lying, lambda: settings.part_bytes)
         """What is kept of each video."""
-        self.files = NearFiles(catalog, settings, self._has, partial(named, catalog))
+        self.files = NearFiles(catalog, settings, self._has, self._named)
         """The encoded files that are kept near."""
         self.told = Told(catalog)
         """What the catalog knows of it."""
@@ -408,6 +408,10 @@ class Keeper:
 
     def _has(self, key: str) -> bool:
         return self._size_of(key) is not None
+
+    def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
+        before = {each.key: each.object_id for decided in self._decided.values() for each in decided.flat()}
+        return named(self._catalog, recipes, before)
 
     def _keep(
         self, case: _Case, chosen: Chosen | None, free_bytes: int, usable: ObjectsOf = MappingProxyType({})

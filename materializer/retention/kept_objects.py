@@ -6,10 +6,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog import Catalog
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.retention.chosen import Chosen
-from viewcache.materializer.retention.intermediates import intermediate_recipe, named
+from viewcache.materializer.retention.intermediates import Named, intermediate_recipe
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.packs import Packs, first_blocks
 from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
@@ -29,16 +28,16 @@ Sources = dict[str, Callable[[], VideoSource]]
 class KeptObjects:
     """Names them. Not thread-safe: the keeper's lock guards it."""
 
-    def __init__(self, catalog: Catalog, packs: Packs, lying: Lying, pack_bytes: Callable[[], int]) -> None:
+    def __init__(self, named: Named, packs: Packs, lying: Lying, pack_bytes: Callable[[], int]) -> None:
         """Nothing is named yet.
 
         Args:
-            catalog: where objects get their numbers.
+            named: gives objects the catalog's numbers.
             packs: which pictures of images lie together.
             lying: is told what will last.
             pack_bytes: tells how many bytes the pictures of a new pack have at most.
         """
-        self._catalog, self._packs, self._lying, self._pack_bytes = catalog, packs, lying, pack_bytes
+        self._named, self._packs, self._lying, self._pack_bytes = named, packs, lying, pack_bytes
 
     def chosen(
         self, chosen: Chosen, plans: Sequence[ToCome], works: Sequence[ActiveGeneration], kept: ObjectsOf
@@ -81,7 +80,7 @@ class KeptObjects:
                     )
         images = images_of(plans)
         found = self._packed(chosen, plans, works, [each for each in recipes if each[0] in images], sources)
-        found += named(self._catalog, [each for each in recipes if each[0] not in images])
+        found += self._named([each for each in recipes if each[0] not in images])
         for mine in found:
             objects[mine.video] = (*objects[mine.video], mine)
         return objects, sources
@@ -120,6 +119,6 @@ class KeptObjects:
         of_video: dict[str, Objects] = {}
         images = lasting.images if lasting is not None else ()
         packed = self._packs.lying((video, recipe) for video, _, recipe in found if video in images)
-        for each in (*packed, *named(self._catalog, [each for each in found if each[0] not in images])):
+        for each in (*packed, *self._named([each for each in found if each[0] not in images])):
             of_video[each.video] = (*of_video.get(each.video, ()), each)
         return {video: (way_of[video], mine) for video, mine in of_video.items()}

@@ -8,18 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from viewcache.catalog import Catalog
-from viewcache.materializer.planning.recipe import IntermediateObject, KeptFile, Recipe
+from viewcache.materializer.planning.recipe import IntermediateObject, KeptFile
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings
 from viewcache.materializer.retention.horizon import epochs_left
+from viewcache.materializer.retention.intermediates import Named
 from viewcache.materializer.retention.near import FarFile, far_files
 from viewcache.materializer.retention.ways import ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import FileWork, GenerationContext
 
 __all__ = ["NearFiles"]
-
-Named = Callable[[Sequence[tuple[str, int, Recipe]]], list[IntermediateObject]]
-"""Gives objects their numbers in the catalog, by the keys and numbers of their videos and their recipes."""
 
 
 @dataclass(frozen=True, slots=True)

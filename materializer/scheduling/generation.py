@@ -356,10 +356,9 @@ class ActiveGeneration(Schedule[str], PlannedClips):
             images = dict.fromkeys(map(self.file_key, self.plan.blocks.rows(row)))
             return [each for image in images for each in self.keeping.intermediates.get(image, ())]
         found = self.keeping.intermediates.get(self.video(row), ())
-        if len(found) < 2:
-            return found
-        frames = self.plan.frames(np.array([row]))
-        return [each for each in found if each.has_some_of(frames)[0]]  # of a long video each has a part
+        return (
+            found if len(found) < 2 else self.keeping.made_from(self.video(row), self.plan.frames(np.array([row]))[0])
+        )
 
 
 class AudioSchedule(Schedule[str], Makeable):

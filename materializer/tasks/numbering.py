@@ -11,7 +11,7 @@ from viewcache.catalog.records import GenerationRow
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.needs import frame_needs
+from viewcache.materializer.planning.needs import FrameNeeds, frame_needs
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.rows import audio_sample, ids_of, plan_objects, plan_tables, twin_tables
 from viewcache.materializer.tasks.drawn import DrawnGeneration
@@ -68,17 +68,24 @@ class Numbering:
         needs = frame_needs(plan, index_of) if fresh else None  # takes longest, so it is done before others must wait
         give_back_memory()  # what planning took, before recording takes as much
         with self._catalog.naming:
-            object_ids, known = ids_of(self._catalog, plan.object_keys)
-            if fresh or not np.array_equal(recorded, object_ids[: len(plan)][used]):
-                needs = needs or frame_needs(plan, index_of)
-                keys = needs.keys(plan.videos.keys)
-                of_frames = ids_of(self._catalog, keys)
-                tables = plan_tables(
-                    plan, needs, keys, object_ids, known, *of_frames, task_id=self._task_id, cost=self._cost
-                )
-                self._catalog.record_plan(tables)
-                del tables, keys, of_frames, needs
+            if needs is None:
+                object_ids, _ = ids_of(self._catalog, plan.object_keys)
+                if not np.array_equal(recorded, object_ids[: len(plan)][used]):
+                    needs = frame_needs(plan, index_of)
+            if needs is not None:
+                object_ids = self._record(plan, needs)
+                del needs
         give_back_memory()
+        return object_ids
+
+    def _record(self, plan: GenerationPlan, needs: FrameNeeds) -> NDArray[np.int64]:
+        """Let the catalog know a plan, and give the ids of all objects; all keys are looked up by one statement."""
+        of_frames, count = needs.keys(plan.videos.keys), len(plan.object_keys)
+        ids, known = ids_of(self._catalog, np.concatenate([plan.object_keys, of_frames]))
+        object_ids = ids[:count]
+        mine = object_ids, known[:count], ids[count:], known[count:]
+        tables = plan_tables(plan, needs, of_frames, *mine, task_id=self._task_id, cost=self._cost)
+        self._catalog.record_plan(tables)
         return object_ids
 
     def twin(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:

@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,6 +60,12 @@ class Commits:
         monkeypatch.setattr(engine, "transaction", counted)
 
 
+def committed_work(catalog: Catalog) -> list[int]:
+    """How often each kind of measured work was done, as it is committed."""
+    counts: list[int] = catalog.query("read_io_samples")["n"].to_pylist()
+    return counts
+
+
 def test_small_changes_are_committed_without_a_flush(
     database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,17 +112,51 @@ def test_plans_do_not_wait_for_statistics(database: Opened, catalog: Catalog, mo
     for i in range(10):
         catalog.advance(ProgressRow(1, 0, 0, i, i, 0.1))
         catalog.add_io_samples([IoSampleRow("load", 20, "raw", "local", 1, 0.1, 100)])
-        catalog.next_object_id(1)
+        catalog.expect_uses({i: 1})
     assert commits.count == 10
     assert not catalog.load_progress(1)
-    assert not catalog.load_io_samples()
+    assert not committed_work(catalog)
     catalog.mark_ready([copy(1)])
-    catalog.next_object_id(1)
+    catalog.expect_uses({})
     assert catalog.load_copies().num_rows == 1
     assert not catalog.load_progress(1)
     catalog.flush()
     assert [row.iteration for row in catalog.load_progress(1)] == [9]
-    assert [row.n for row in catalog.load_io_samples()] == [10]
+    assert committed_work(catalog) == [10]
+
+
+def test_where_one_process_writes_it_knows_what_was_measured(
+    database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions ask for costs all the time: on DuckDB no statement answers, and what waits to be committed counts."""
+    monkeypatch.setattr("viewcache.catalog.writer.STATISTICS_S", 3600.0)
+    loaded = IoSampleRow("load", 20, "raw", "local", 1, 0.5, 100)
+    profiled = IoSampleRow("read", 20, "", "local", 8, 1.0, 8 << 20)
+    catalog.add_io_samples([loaded])
+    catalog.flush()
+    catalog.add_io_samples([loaded, replace(loaded, codec="lz4")])
+    catalog.record_reads([profiled], "profile", "one")
+    catalog.record_reads([profiled], "profile", "two")
+    catalog.add_io_samples([loaded])
+    asked = list[str]()
+    query = database.engine.query
+
+    def noted(name: str, *rest: Any) -> Any:
+        asked.append(name)
+        return query(name, *rest)
+
+    monkeypatch.setattr(database.engine, "query", noted)
+    known = sorted(catalog.load_io_samples(), key=lambda row: row.key)
+    alone = catalog.dialect == "duckdb"
+    assert asked == ([] if alone else ["read_io_samples"])
+    assert [row.n for row in known] == [1, 3 if alone else 2, 8]
+    catalog.flush()
+    with Catalog(database, writable=False) as other:
+        assert sorted(other.load_io_samples(), key=lambda row: row.key) == [
+            known[0],
+            replace(known[1], n=3, seconds=1.5, bytes=300),
+            known[2],
+        ]
 
 
 def test_statistics_do_not_wait_for_ever(database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,10 +164,10 @@ def test_statistics_do_not_wait_for_ever(database: Opened, catalog: Catalog, mon
     monkeypatch.setattr("viewcache.catalog.writer.STATISTICS_S", 0.2)
     catalog.add_io_samples([IoSampleRow("load", 20, "raw", "local", 1, 0.1, 100)])
     begun, i = time.monotonic(), 0
-    while not catalog.load_io_samples():
+    while not committed_work(catalog):
         assert time.monotonic() < begun + 20, "each change puts them off"
         catalog.mark_ready([copy(i)])
-        catalog.next_object_id(1)
+        catalog.expect_uses({i: 1})
         i += 1
 
 

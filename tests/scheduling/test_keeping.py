@@ -24,10 +24,11 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.ladder import Ladder
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Program
-from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Recipe
 from viewcache.materializer.retention.balance import RULES
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.make import make
@@ -36,6 +37,31 @@ from viewcache.store import read_into
 EPOCHS, SAMPLES = 4, 3
 ROOM_OF_A_CLIP = 33_400
 """Bytes that the budget counts for a clip, metadata included."""
+
+
+def test_a_clip_is_made_from_what_is_kept_of_its_stretch() -> None:
+    """Of a long video hundreds of parts are kept; the ends of each are looked for once, and not for each clip."""
+
+    class Counted(np.ndarray):
+        looks = 0
+
+        def min(self, *given: Any, **named: Any) -> Any:
+            Counted.looks += 1
+            return super().min(*given, **named)
+
+    def part(number: int, frames: Any) -> IntermediateObject:
+        kept = np.array(frames, np.int32).view(Counted)
+        recipe = Recipe(f"{number:032x}", Program(()), np.zeros(0, np.int32), kept, (len(frames), 3, 4, 4), 0, 1)
+        return IntermediateObject(number, "v", recipe)
+
+    # Pictures of a group are kept in another order than they are shown in.
+    parts = tuple(part(k, [*range(10 * k, 10 * k + 10, 2), *range(10 * k + 1, 10 * k + 10, 2)]) for k in range(50))
+    keeping = Keeping(np.zeros(1, np.bool_), 1, 0, {"v": parts})
+    for start in range(0, 460, 7):
+        frames = np.arange(start, start + 24, 2, dtype=np.int32)
+        expected = [each for each in parts if np.isin(np.arange(start, start + 23), each.recipe.frames).any()]
+        assert keeping.made_from("v", frames) == expected
+    assert Counted.looks == len(parts)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -116,6 +116,29 @@ def test_what_epochs_are_expected_to_cost_is_what_is_worked(tmp_path: Path, vide
     first_s, later_s = (cost[epoch] - beside[epoch] for epoch in cost)
     assert 0.6 * worked_s < 2 * first_s < 1.1 * worked_s, "a video may be decoded for its first clips alone, and again"
     assert later_s < 0.05 * first_s
+
+
+def test_a_late_generation_asks_once_which_objects_are_known(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clips are new; what they are made from was found before and keeps its number."""
+    with opened(tmp_path, videos) as cache:
+        read_epochs(cache, range(4))
+        asked = list[str]()
+
+        def noted(verb: str) -> Callable[[Any], Any]:
+            do = getattr(cache.catalog, verb)
+
+            def noting(given: Any) -> Any:
+                asked.append(verb)
+                return do(given)
+
+            return noting
+
+        for verb in ("objects_by_key", "record_plan"):
+            monkeypatch.setattr(cache.catalog, verb, noted(verb))
+        read_epochs(cache, range(4, EPOCHS))
+        assert asked == ["objects_by_key", "record_plan"] * 3, "the one of epochs 4 and 5 was planned before"
 
 
 def test_who_reads_as_fast_as_he_can_decodes_nothing(

@@ -97,6 +97,40 @@ def test_a_thousand_damages(tier: store.LocalTier, put: Put, codec: str) -> None
     assert noticed > 150
 
 
+def test_every_piece_of_a_large_chunk_is_checked(tier: store.LocalTier, put: Put) -> None:
+    """A chunk that no core's cache holds is read in pieces; a flip in any of them, or where they meet, is noticed."""
+    array = pixels((3, 700_001))
+    stored = put(array, 2, "raw")
+    assert not _outcome(tier, stored, array)
+    path = Path(tier.root, stored.physical, "c.0.0")
+    whole = path.read_bytes()
+    for start, size in zip(stored.table.offsets, stored.table.sizes, strict=True):
+        for at in (0, (512 << 10) - 1, 512 << 10, (1 << 20) - 1, 1 << 20, size - 1):
+            data = bytearray(whole)
+            data[start + at] ^= 1
+            path.write_bytes(data)
+            assert _outcome(tier, stored, array)
+
+
+def test_what_is_read_at_once_is_still_in_the_cache_when_it_is_checked(
+    tier: store.LocalTier, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a large chunk nor many small ones are brought by one call."""
+    asked, whole = list[int](), os.preadv
+
+    def noted(file: int, views: list[memoryview], offset: int) -> int:
+        asked.append(sum(map(len, views)))
+        return whole(file, views, offset)
+
+    monkeypatch.setattr(os, "preadv", noted)
+    for array, rows in ((pixels((1, 3_000_000)), 1), (pixels((40, 3, 160, 160)), 1)):
+        stored = put(array, rows, "raw")
+        asked.clear()
+        assert not _outcome(tier, stored, array)
+        assert len(asked) > 5
+        assert max(asked) <= (512 << 10) + 8192
+
+
 @pytest.mark.parametrize("codec", list(store.CODECS))
 def test_swapped_chunks(tier: store.LocalTier, put: Put, codec: str) -> None:
     """Two chunks that changed places, each with its own valid trailer, are noticed with and without the catalog."""
