@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Named = Callable[[Sequence[tuple[str, int, Recipe]]], list[IntermediateObject]]
-"""Gives objects their numbers in the catalog, by the keys and numbers of their videos and their recipes; see `named`."""
+"""Gives objects their numbers in the catalog, by keys and numbers of their videos and their recipes; see `named`."""
 
 
 def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: MediaIndex, codec: str = "") -> Recipe:
