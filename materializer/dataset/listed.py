@@ -67,7 +67,31 @@ class Listed(Sequence[Found]):
                 parts.append(cls._part(some))
             except UnicodeEncodeError:
                 parts.append(cls._part([_named(file) for file in some]))
-        return cls._joined(parts)
+        return cls.all_of(parts)
+
+    @classmethod
+    def below(cls, prefix: str, files: Iterable[tuple[str, int, int]]) -> "Listed":
+        """Columns of files that can be opened, without an object for each.
+
+        Args:
+            prefix: what is put before a path to make the URI.
+            files: path, size in bytes and time of the last change in ns of each.
+        """
+        each, parts = iter(files), [cls._part([])]
+        while some := list(islice(each, AT_A_TIME)):
+            paths, sizes, mtimes_ns = zip(*some, strict=True)
+            try:
+                texts = pa.array(paths, pa.large_string())
+                before, nothing = (pa.scalar(text, pa.large_string()) for text in (prefix, ""))
+            except UnicodeEncodeError:
+                parts.append(cls.of(Found(prefix + path, path, Stamp(*stamp)) for path, *stamp in some))
+                continue
+            uris = pc.binary_join_element_wise(before, texts, nothing)
+            empty = RepeatedTexts(pa.repeat("", len(some)))
+            times = np.array(mtimes_ns, np.int64)
+            nowhere = np.empty(0, np.int64)
+            parts.append(cls(Texts(uris), Texts(texts), np.array(sizes, np.int64), times, empty, empty, {}, nowhere))
+        return cls.all_of(parts)
 
     @classmethod
     def _part(cls, some: Sequence[Found]) -> "Listed":
@@ -87,7 +111,8 @@ class Listed(Sequence[Found]):
         )
 
     @classmethod
-    def _joined(cls, parts: Sequence["Listed"]) -> "Listed":
+    def all_of(cls, parts: Sequence["Listed"]) -> "Listed":
+        """The files of some listings, of one at least, one behind the other."""
         first = np.cumsum([0, *map(len, parts)])[:-1].tolist()
         return cls(
             Texts(pa.chunked_array([part.uris.array for part in parts])),
@@ -160,7 +185,7 @@ class Listed(Sequence[Found]):
 
     def joined(self, more: "Listed") -> "Listed":
         """These and, behind them, some more."""
-        return Listed._joined([self, more])
+        return Listed.all_of([self, more])
 
     def by_path(self) -> "Listed":
         """The same, sorted by path."""
