@@ -27,8 +27,11 @@ _log = logging.getLogger("viewcache.dataset")
 Looked = tuple[int, Found, Scanned]
 """The row of a file, the file as it was listed, and what was found."""
 
-TAKE_IN_EVERY_S = 1.0
-"""How long what was found waits to be recorded; with the process it would be lost, and be read again."""
+TAKE_IN_EVERY_S = 5.0
+"""How long what was found waits to be recorded; with the process it would be lost, and be read again.
+
+A reader decides which come first, so a batch lies anywhere in the table, and takes as long as ten times as many rows.
+"""
 
 
 class Headers:
@@ -37,7 +40,7 @@ class Headers:
     def __init__(
         self,
         unread: NDArray[np.int64],
-        file_of: Callable[[int], Found],
+        files_of: Callable[[Sequence[int]], list[Found]],
         learn: Callable[[Sequence[Looked]], None],
         record: Callable[[Sequence[Looked]], None],
         max_pixels: int,
@@ -49,7 +52,7 @@ class Headers:
 
         Args:
             unread: rows of the files, in the order in which they are read.
-            file_of: the file of a row.
+            files_of: the files of some rows.
             learn: told what was found, before anybody who waits for it goes on.
             record: told the same later, many files at a time, to record it.
             max_pixels: a frame with more makes a video bad.
@@ -57,7 +60,7 @@ class Headers:
             workers: processes that read; 0 = one per core.
             keep: given the files that lie far away and were read whole.
         """
-        self._file_of = file_of
+        self._files_of = files_of
         self._learn = learn
         self._record = record
         self._max_pixels = max_pixels
@@ -190,6 +193,6 @@ class Headers:
                 if row in self._left and row not in self._given:
                     taken.append(row)
                     self._given.add(row)
-            files = [self._file_of(row) for row in taken]
+            files = self._files_of(taken)
             self._rows.update((file.uri, row) for file, row in zip(files, taken, strict=True))
             return files

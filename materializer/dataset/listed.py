@@ -84,7 +84,7 @@ class Listed(Sequence[Found]):
                 texts = pa.array(paths, pa.large_string())
                 before, nothing = (pa.scalar(text, pa.large_string()) for text in (prefix, ""))
             except UnicodeEncodeError:
-                parts.append(cls.of(Found(prefix + path, path, Stamp(*stamp)) for path, *stamp in some))
+                parts.append(cls.of(Found(prefix + path, path, Stamp(size, mtime_ns)) for path, size, mtime_ns in some))
                 continue
             uris = pc.binary_join_element_wise(before, texts, nothing)
             empty = RepeatedTexts(pa.repeat("", len(some)))

@@ -30,7 +30,7 @@ from viewcache.materializer.dataset.known import STAMP, Known, KnownFiles
 from viewcache.materializer.dataset.labels import has_segments
 from viewcache.materializer.dataset.links import links_of
 from viewcache.materializer.dataset.listed import Found, Listed, in_order
-from viewcache.materializer.dataset.names import names_for
+from viewcache.materializer.dataset.names import new_names
 from viewcache.materializer.dataset.recording import (
     Batches,
     gone_rows,
@@ -301,7 +301,7 @@ class _Listing:
         new = np.flatnonzero(self.at < 0)
         if len(new):
             fresh = self.found.taken(new)
-            names = Texts.of(names_for(fresh.paths, taken=self.known.names()))
+            names = new_names(fresh.paths, self.known.names())
             order = in_order(names)
             if order is not None:
                 fresh, names = fresh.taken(order), names.taken(order)
@@ -403,10 +403,10 @@ class _Listing:
         if held:
             listed = listed.joined(Listed.of(held.values()))
             at = np.concatenate([at, known.rows_of(Texts.of(held))])
-        order = in_order(Texts(known.rows["name"]).taken(at))
-        if order is not None:
-            listed, at = listed.taken(order), at[order]
         rows = known.rows if np.array_equal(at, np.arange(len(known))) else known.rows.take(pa.array(at))
+        order = in_order(Texts(rows["name"]))
+        if order is not None:
+            listed, rows = listed.taken(order), rows.take(pa.array(order))
         return Files(
             self.catalog,
             self.spec.uri,
@@ -425,7 +425,9 @@ class _Listing:
 
     def _still_needed(self, gone: Mapping[int, str]) -> dict[str, Found]:
         """Files that are gone, were drawn and are known well enough to say which clips were: their copies serve on."""
-        drawn = self.catalog.drawn_among(list(gone)).to_pylist() if gone else []
+        if not gone:
+            return {}
+        drawn = self.catalog.drawn_among(list(gone)).to_pylist()
         uris = {gone[row["video_id"]] for row in drawn}
         few, found = self.known.few(self.known.rows_of(Texts.of(uris))), {}
         for uri in uris:
