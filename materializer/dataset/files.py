@@ -89,8 +89,7 @@ class Files:
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
-        self.names = Texts(rows["name"]).copied()
-        self.uris = Texts(rows["uri"]).copied()
+        self.names, self.uris = Texts(rows["name"]), Texts(rows["uri"])
         self.paths = listed.paths
         self.roots = listed.roots
         """Which of the dataset's places each is of, in short; empty if there is one, or it is gone."""

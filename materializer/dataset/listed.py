@@ -77,21 +77,35 @@ class Listed(Sequence[Found]):
             prefix: what is put before a path to make the URI.
             files: path, size in bytes and time of the last change in ns of each.
         """
-        each, parts = iter(files), [cls._part([])]
+        each, odd, texts = iter(files), [cls._part([])], []
+        sizes, mtimes_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         while some := list(islice(each, AT_A_TIME)):
-            paths, sizes, mtimes_ns = zip(*some, strict=True)
+            paths, *stamps = zip(*some, strict=True)
             try:
-                texts = pa.array(paths, pa.large_string())
-                before, nothing = (pa.scalar(text, pa.large_string()) for text in (prefix, ""))
+                prefix.encode()
+                texts.append(pa.array(paths, pa.large_string()))
             except UnicodeEncodeError:
-                parts.append(cls.of(Found(prefix + path, path, Stamp(size, mtime_ns)) for path, size, mtime_ns in some))
+                odd.append(cls.of(Found(prefix + path, path, Stamp(size, mtime_ns)) for path, size, mtime_ns in some))
                 continue
-            uris = pc.binary_join_element_wise(before, texts, nothing)
-            empty = RepeatedTexts(pa.repeat("", len(some)))
-            times = np.array(mtimes_ns, np.int64)
-            nowhere = np.empty(0, np.int64)
-            parts.append(cls(Texts(uris), Texts(texts), np.array(sizes, np.int64), times, empty, empty, {}, nowhere))
-        return cls.all_of(parts)
+            for column, values in zip((sizes, mtimes_ns), stamps, strict=True):
+                column.append(np.array(values, np.int64))
+        if not texts:
+            return cls.all_of(odd)
+        whole = Texts(pa.chunked_array(texts))
+        empty = RepeatedTexts.coded(["", None], np.zeros(len(whole), np.int32))
+        del texts  # before as much again is taken for the URIs
+        before, nothing = (pa.scalar(text, pa.large_string()) for text in (prefix, ""))
+        found = cls(
+            Texts(pc.binary_join_element_wise(before, whole.array, nothing)),
+            whole,
+            np.concatenate(sizes),
+            np.concatenate(mtimes_ns),
+            empty,
+            empty,
+            {},
+            np.empty(0, np.int64),
+        )
+        return cls.all_of([found, *odd]) if len(odd) > 1 else found
 
     @classmethod
     def _part(cls, some: Sequence[Found]) -> "Listed":
