@@ -68,12 +68,13 @@ class Headers:
         self._workers = workers
         self._keep = keep
         self._changed = threading.Condition()
-        self._left = set(unread.tolist())
+        rows = unread.tolist()  # the same numbers twice: of a million they are tens of megabytes
+        self._left = set(rows)
         """Rows that are not read yet."""
-        self._queue = deque(unread.tolist())
+        self._queue = deque(rows)
         """The same in order, and some that were read meanwhile."""
         self._rows: dict[str, int] = {}
-        """URI of a file that a process was given → its row."""
+        """URI of a file that a process is on → its row."""
         self._given: set[int] = set()
         """The same rows."""
         self._thread: threading.Thread | None = None
@@ -177,10 +178,12 @@ class Headers:
         )
         with Batches(self._record, TAKE_IN_EVERY_S) as batches, contextlib.closing(running) as answers:
             for answer in answers:
-                looked = [(self._rows[file.uri], file, found) for file, found in answer]
+                looked = [(self._rows.pop(file.uri), file, found) for file, found in answer]
                 self._learn(looked)
                 with self._changed:
-                    self._left.difference_update(row for row, *_ in looked)
+                    read = [row for row, *_ in looked]
+                    self._left.difference_update(read)
+                    self._given.difference_update(read)
                     self._changed.notify_all()
                 batches.add(looked)
 

@@ -143,12 +143,13 @@ def list_files(
             found = _complete(spec, known, found, workers)
         replaced = ReplacedFiles(catalog, dataset_id, policies or {})
         listing = _Listing(spec, catalog, dataset_id, known, found, replaced, tells, keep=keep)
+        del known, found  # it holds them as long as it needs them
         listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
     with _uncollected():
         files = listing.files(workers)
-    del known, found, replaced, listing  # what they hold is given back, too
+    del replaced, listing  # what they hold is given back, too
     give_back_memory()
     return files
 
@@ -294,6 +295,7 @@ class _Listing:
 
     def _know(self) -> None:
         """Load again what is known, which has changed."""
+        del self.known  # or a million files are there twice
         self.known = Known(self.catalog.load_videos(self.dataset_id))
         self.at = self.known.rows_of(self.found.uris)
 
