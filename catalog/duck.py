@@ -9,14 +9,22 @@ import contextlib
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
 from viewcache import errors
 from viewcache.catalog.driver import duckdb
-from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over
+from viewcache.catalog.engine import (
+    PACKED_AT_ONCE,
+    ROWS_AT_A_TIME,
+    Engine,
+    Session,
+    arrow_schema,
+    handed_over,
+    packed,
+)
 from viewcache.catalog.statements import Statement, load
 from viewcache.catalog.uninterrupted import uninterrupted
 
@@ -149,11 +157,19 @@ class DuckEngine(Engine):
         only: Sequence[str] = (),
     ) -> pa.Table:
         """See ``Engine.query``."""
+        return self._tried_again(lambda session: session.select(load(name, "duckdb"), parameters, given, only))
+
+    def query_packed(self, name: str, parameters: Mapping[str, object], plain: Container[str]) -> pa.Table:
+        """See ``Engine.query_packed``."""
+        return self._tried_again(lambda session: session.select_packed(load(name, "duckdb"), parameters, plain))
+
+    def _tried_again(self, read: "Callable[[_DuckSession], pa.Table]") -> pa.Table:
+        """What is read by a cursor of its own, once more where the database was opened again meanwhile."""
         while True:
             life = self.life
             try:
                 with contextlib.closing(self._cursor()) as cursor:
-                    return _DuckSession(self, cursor).select(load(name, "duckdb"), parameters, given, only)
+                    return read(_DuckSession(self, cursor))
             except errors.CatalogDamaged:
                 if not self._is_reopened(life):
                     raise
@@ -271,6 +287,20 @@ class _DuckSession(Session):
             )
         schema = arrow_schema(statement.columns)
         return schema.empty_table() if table is None else table.cast(schema)
+
+    def select_packed(self, statement: Statement, parameters: Mapping[str, object], plain: Container[str]) -> pa.Table:
+        """See ``Engine.query_packed``."""
+        statement.check(parameters)
+        schema = arrow_schema(statement.columns)
+
+        def read() -> pa.Table:
+            batches = self._cursor.execute(statement.text, dict(parameters)).to_arrow_reader(PACKED_AT_ONCE)
+            parts = [packed(schema.empty_table(), plain)]
+            parts += [packed(pa.Table.from_batches([batch]).cast(schema), plain) for batch in batches]
+            return pa.concat_tables(parts).unify_dictionaries()
+
+        with self._engine._translated():
+            return uninterrupted(read, stop=self._cursor.interrupt)
 
     def _run(self, statement: Statement, parameters: dict[str, object], given: pa.Table | None) -> pa.Table | None:
         if statement.given is not None:

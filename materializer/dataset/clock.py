@@ -4,6 +4,7 @@ Videos of even frames, which most are, need two numbers for that. Of the others 
 """
 
 from fractions import Fraction
+from functools import lru_cache
 from math import gcd
 
 import numpy as np
@@ -19,6 +20,7 @@ _LARGEST = 1 << 31
 """Of either number of a pace, so that products with a time stay whole numbers of 64 bits."""
 
 
+@lru_cache(maxsize=256)  # the files of a dataset have few different ones
 def even_pace(times: FrameTimes) -> tuple[int, int]:
     """Ticks from a frame to the next, as a fraction; zeros if frames have no time, or the fraction is out of bounds."""
     pace = TICKS_PER_S * times.period if times.denominator > 0 else Fraction(0)

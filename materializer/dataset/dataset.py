@@ -403,7 +403,7 @@ class Dataset:
     def by_name(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The same ids in the order of names; those of files that are gone last."""
         there = self.items.ids[self.files.there[self.items.file] & np.isin(self.items.ids, ids)]
-        return np.concatenate([there, np.setdiff1d(ids, there)])
+        return np.concatenate([there, np.unique(ids[~np.isin(ids, there)])])
 
     def names(self) -> list[str]:
         """Names of all files that are there, sorted."""

@@ -57,14 +57,12 @@ def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> L
     if links.follow:
         links = replace(links, roots=(*links.roots, *(_base(local_path(each)) for each in places if is_local(each))))
     others: Counter[str] = Counter()
-    found: Iterator[Found]
     if len(places) > 1:
-        found = _of_places(places, links, media)
+        listed = Listed.of(_of_places(places, links, media))
     elif is_list(places[0]):
-        found = _of_list(places[0], links, media)
+        listed = Listed.of(_of_list(places[0], links, media))
     else:
-        _, found = _videos(places[0], links, media, others)
-    listed = Listed.of(found)
+        _, listed = _videos(places[0], links, media, others)
     if not listed:
         more = f"; {others[places[0]]} other files are there" if others else ""
         raise DatasetNotFound(
@@ -73,15 +71,17 @@ def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> L
     return listed.by_path()
 
 
-def _videos(place: str, links: Links, media: Media, others: Counter[str] | None = None) -> tuple[str, Iterator[Found]]:
+def _videos(place: str, links: Links, media: Media, others: Counter[str] | None = None) -> tuple[str, Listed]:
     """One place: the folder that paths are seen from, and its videos; other files are counted in ``others``."""
-    found: Iterable[Found]
-    if is_local(place):
-        path = local_path(place)
-        base, found = _base(path), _local(place, path, links, media)
-    else:
-        base, found = _remote(place)
-    return base, _of_kind(found, media, place, Counter() if others is None else others)
+    others = Counter() if others is None else others
+    if not is_local(place):
+        base, remote = _remote(place)
+        return base, Listed.of(_of_kind(remote, media, place, others))
+    path = local_path(place)
+    base = _base(path)
+    if os.path.isdir(path):
+        return base, _folder(place, path, links, media, others)
+    return base, Listed.of(_of_kind(_local(place, path, base, links, media), media, place, others))
 
 
 def _of_kind(found: Iterable[Found], media: Media, place: str, others: Counter[str]) -> Iterator[Found]:
@@ -101,7 +101,7 @@ def _of_places(places: Iterable[str], links: Links, media: Media) -> Iterator[Fo
                 f"{shown(place)}: a list file is a dataset of its own; name it alone, with the other places in it"
             )
         base, found = _videos(place, links, media)
-        parts.append((base, list(found)))
+        parts.append((base, found))
     labels = labels_of([base for base, _ in parts])
     seen = _Once()
     for base, videos in parts:
@@ -122,9 +122,9 @@ def _of_list(list_file: str, links: Links, media: Media) -> Iterator[Found]:
         if is_file and not is_local(place):
             remote.append((place, line))
             continue
-        found = [_of_line(local_path(place), line, links)] if is_file and not os.path.isdir(place) else None
+        one = is_file and not os.path.isdir(place)
         try:
-            found = list(_videos(place, links, media)[1]) if found is None else found
+            found = [_of_line(local_path(place), line, links)] if one else _videos(place, links, media)[1]
         except DatasetNotFound as missing:
             raise DatasetNotFound(f"{line}: {missing}") from missing
         if not found:
@@ -187,11 +187,9 @@ def _base(path: str) -> str:
     return _fixed_part(path, os.sep) if _MAGIC & set(path) and not os.path.isfile(path) else os.path.dirname(path)
 
 
-def _local(uri: str, path: str, links: Links, media: Media) -> Iterator[Found]:
-    base = _base(path)
-    if os.path.isdir(path):
-        yield from _folder(path, links, media)
-    elif os.path.isfile(path):
+def _local(uri: str, path: str, base: str, links: Links, media: Media) -> Iterator[Found]:
+    """A local file, or those of a glob."""
+    if os.path.isfile(path):
         yield _file(path, base, links)
     elif _MAGIC & set(path):
         yield from _glob(path, base, links, media)
@@ -203,18 +201,21 @@ def _local(uri: str, path: str, links: Links, media: Media) -> Iterator[Found]:
 def _glob(path: str, base: str, links: Links, media: Media) -> Iterator[Found]:
     if links.follow:  # each folder is searched once, however many links lead to it
         patterns = _relative(path, base).split("/")
-        yield from (
-            each for each in _folder(base, links, media) if each.problem or _matches(each.path.split("/"), patterns)
-        )
+        for above, names, refused in _folders(base, links, media):
+            yield from refused
+            inside = _relative(above, base)
+            for name in names:
+                if _matches((inside + name).split("/"), patterns):
+                    yield _file(above + name, base, links, inside + name)
         return
-    refused: set[str] = set()
+    refused_folders: set[str] = set()
     for each in map(os.path.abspath, glob.iglob(path, recursive=True)):
         link = _linked_folder(each, base, links)
         if link is None:
             if os.path.isfile(each) or os.path.islink(each):
                 yield _file(each, base, links)
-        elif link not in refused:
-            refused.add(link)
+        elif link not in refused_folders:
+            refused_folders.add(link)
             yield _refused(link, base, links, media)
 
 
@@ -227,8 +228,37 @@ def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
 
 
-def _folder(base: str, links: Links, media: Media) -> Iterator[Found]:
-    """All files below a folder; linked folders come last, and none is searched twice, so that a circle ends."""
+def _folder(place: str, base: str, links: Links, media: Media, others: Counter[str]) -> Listed:
+    """The videos below a folder; of others it is counted how many there are."""
+    apart: list[Found] = []
+    """Links, and what cannot be read."""
+
+    def plain() -> Iterator[tuple[str, int, int]]:
+        for above, names, refused in _folders(base, links, media):
+            apart.extend(refused)
+            mine = sorted(name for name in names if name.lower().endswith(SUFFIXES[media]))
+            others[place] += len(names) - len(mine)
+            inside = _relative(above, base)
+            for name in mine:
+                try:
+                    status = os.lstat(above + name)
+                except OSError:
+                    apart.append(_file(above + name, base, links, inside + name))
+                    continue
+                if stat.S_ISLNK(status.st_mode):
+                    apart.append(_file(above + name, base, links, inside + name))
+                    continue
+                yield inside + name, status.st_size, status.st_mtime_ns
+
+    found = Listed.below(os.path.join(base, ""), plain())
+    return found.joined(Listed.of(apart)) if apart else found
+
+
+def _folders(base: str, links: Links, media: Media) -> Iterator[tuple[str, list[str], list[Found]]]:
+    """Each folder below one, and itself: its path with a slash, its files' names, and its links that are not followed.
+
+    Linked folders come last, and none is searched twice, so that a circle ends. What is hidden is left out.
+    """
     searched: set[str] = set()
     linked = deque([base])
     again = 0
@@ -243,18 +273,15 @@ def _folder(base: str, links: Links, media: Media) -> Iterator[Found]:
                     continue
                 searched.add(real)
             folders[:] = sorted(each for each in folders if not each.startswith("."))
+            refused = []
             for each in folders:
                 path = os.path.join(folder, each)
                 if os.path.islink(path):
                     if not links.allows(path, base):
-                        yield _refused(path, base, links, media)
+                        refused.append(_refused(path, base, links, media))
                     elif links.follow:
                         linked.append(path)
-            above = os.path.join(folder, "")
-            inside = _relative(above, base)
-            for each in files:
-                if not each.startswith("."):
-                    yield _file(above + each, base, links, inside + each)
+            yield os.path.join(folder, ""), [each for each in files if not each.startswith(".")], refused
     if again:
         _log.warning(
             "%s: %d links lead to folders that are searched already; nothing is listed twice",

@@ -89,8 +89,7 @@ class Files:
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
-        self.names = Texts(rows["name"]).copied()
-        self.uris = Texts(rows["uri"]).copied()
+        self.names, self.uris = Texts(rows["name"]), Texts(rows["uri"])
         self.paths = listed.paths
         self.roots = listed.roots
         """Which of the dataset's places each is of, in short; empty if there is one, or it is gone."""
@@ -120,7 +119,7 @@ class Files:
         self.file_bytes[unread], self._mtime_ns[unread] = listed.sizes[unread], listed.mtimes_ns[unread]
         for row in unread[self._etags.unlike(listed.etags, unread)].tolist():
             self._etags[row] = listed.etags[row]
-        self.headers = Headers(unread, self.found, self._learn_header, self._record, max_pixels, probe, workers, keep)
+        self.headers = Headers(unread, self.some, self._learn_header, self._record, max_pixels, probe, workers, keep)
         """Reads those that are left."""
         faulty = np.flatnonzero(rows["error"].is_valid().to_numpy() & ~left)
         self._words, self._is_hashed = np.zeros(len(rows), np.uint64), np.zeros(len(rows), bool)
@@ -178,7 +177,15 @@ class Files:
 
     def found(self, row: int) -> Found:
         """A file, to be looked into."""
-        return Found(self.uris[row], self.paths[row], self.stamp(row), as_stored=self.as_stored)
+        return self.some([row])[0]
+
+    def some(self, rows: Sequence[int]) -> list[Found]:
+        """The same of several."""
+        at = np.array(rows, np.int64)
+        etags = (etag or "" for etag in self._etags.taken(at)[:])
+        stamps = map(Stamp, self.file_bytes[at].tolist(), self._mtime_ns[at].tolist(), etags)
+        each = zip(self.uris.taken(at), self.paths.taken(at), stamps, strict=True)
+        return [Found(uri, path, stamp, as_stored=self.as_stored) for uri, path, stamp in each]
 
     def stamp(self, row: int) -> Stamp:
         """The version of a file that was listed."""
@@ -414,6 +421,7 @@ class Files:
         record_found(self._catalog, ids, [(file, found) for _, file, found in looked], index_at)
 
 
+@lru_cache(maxsize=1024)  # headers are read by the thousand, and most tell of the same size
 def _native_bytes(pix_fmt: str, width: int, height: int) -> int:
     size = frame_bytes(pix_fmt, width, height)
     return -1 if size is None else size

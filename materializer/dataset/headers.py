@@ -27,8 +27,11 @@ _log = logging.getLogger("viewcache.dataset")
 Looked = tuple[int, Found, Scanned]
 """The row of a file, the file as it was listed, and what was found."""
 
-TAKE_IN_EVERY_S = 1.0
-"""How long what was found waits to be recorded; with the process it would be lost, and be read again."""
+TAKE_IN_EVERY_S = 5.0
+"""How long what was found waits to be recorded; with the process it would be lost, and be read again.
+
+A reader decides which come first, so a batch lies anywhere in the table, and takes as long as ten times as many rows.
+"""
 
 
 class Headers:
@@ -37,7 +40,7 @@ class Headers:
     def __init__(
         self,
         unread: NDArray[np.int64],
-        file_of: Callable[[int], Found],
+        files_of: Callable[[Sequence[int]], list[Found]],
         learn: Callable[[Sequence[Looked]], None],
         record: Callable[[Sequence[Looked]], None],
         max_pixels: int,
@@ -49,7 +52,7 @@ class Headers:
 
         Args:
             unread: rows of the files, in the order in which they are read.
-            file_of: the file of a row.
+            files_of: the files of some rows.
             learn: told what was found, before anybody who waits for it goes on.
             record: told the same later, many files at a time, to record it.
             max_pixels: a frame with more makes a video bad.
@@ -57,7 +60,7 @@ class Headers:
             workers: processes that read; 0 = one per core.
             keep: given the files that lie far away and were read whole.
         """
-        self._file_of = file_of
+        self._files_of = files_of
         self._learn = learn
         self._record = record
         self._max_pixels = max_pixels
@@ -65,12 +68,13 @@ class Headers:
         self._workers = workers
         self._keep = keep
         self._changed = threading.Condition()
-        self._left = set(unread.tolist())
+        rows = unread.tolist()  # the same numbers twice: of a million they are tens of megabytes
+        self._left = set(rows)
         """Rows that are not read yet."""
-        self._queue = deque(unread.tolist())
+        self._queue = deque(rows)
         """The same in order, and some that were read meanwhile."""
         self._rows: dict[str, int] = {}
-        """URI of a file that a process was given → its row."""
+        """URI of a file that a process is on → its row."""
         self._given: set[int] = set()
         """The same rows."""
         self._thread: threading.Thread | None = None
@@ -174,10 +178,12 @@ class Headers:
         )
         with Batches(self._record, TAKE_IN_EVERY_S) as batches, contextlib.closing(running) as answers:
             for answer in answers:
-                looked = [(self._rows[file.uri], file, found) for file, found in answer]
+                looked = [(self._rows.pop(file.uri), file, found) for file, found in answer]
                 self._learn(looked)
                 with self._changed:
-                    self._left.difference_update(row for row, *_ in looked)
+                    read = [row for row, *_ in looked]
+                    self._left.difference_update(read)
+                    self._given.difference_update(read)
                     self._changed.notify_all()
                 batches.add(looked)
 
@@ -190,6 +196,6 @@ class Headers:
                 if row in self._left and row not in self._given:
                     taken.append(row)
                     self._given.add(row)
-            files = [self._file_of(row) for row in taken]
+            files = self._files_of(taken)
             self._rows.update((file.uri, row) for file, row in zip(files, taken, strict=True))
             return files

@@ -40,7 +40,10 @@ class Known:
 
     def rows_of(self, uris: Texts) -> NDArray[np.int64]:
         """(uris,) the row of each; -1 of what is not registered."""
-        found = pc.index_in(uris.array, value_set=self.rows["uri"].cast(pa.large_string()))
+        mine = self.rows["uri"].cast(pa.large_string())
+        if mine.equals(pa.chunked_array([uris.array])):  # as it mostly is, and far faster than to look each up
+            return np.arange(len(self))
+        found = pc.index_in(uris.array, value_set=mine)
         return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
     def is_there(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -49,9 +52,9 @@ class Known:
         there[at[at >= 0]] = True
         return there
 
-    def names(self) -> set[str]:
+    def names(self) -> Texts:
         """All names that were given."""
-        return set(self.rows["name"].to_pylist())
+        return Texts(self.rows["name"])
 
     @cached_property
     def has_frames(self) -> NDArray[np.bool_]:

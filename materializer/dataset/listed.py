@@ -67,7 +67,45 @@ class Listed(Sequence[Found]):
                 parts.append(cls._part(some))
             except UnicodeEncodeError:
                 parts.append(cls._part([_named(file) for file in some]))
-        return cls._joined(parts)
+        return cls.all_of(parts)
+
+    @classmethod
+    def below(cls, prefix: str, files: Iterable[tuple[str, int, int]]) -> "Listed":
+        """Columns of files that can be opened, without an object for each.
+
+        Args:
+            prefix: what is put before a path to make the URI.
+            files: path, size in bytes and time of the last change in ns of each.
+        """
+        each, odd, texts = iter(files), [cls._part([])], []
+        sizes, mtimes_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        while some := list(islice(each, AT_A_TIME)):
+            paths, *stamps = zip(*some, strict=True)
+            try:
+                prefix.encode()
+                texts.append(pa.array(paths, pa.large_string()))
+            except UnicodeEncodeError:
+                odd.append(cls.of(Found(prefix + path, path, Stamp(size, mtime_ns)) for path, size, mtime_ns in some))
+                continue
+            for column, values in zip((sizes, mtimes_ns), stamps, strict=True):
+                column.append(np.array(values, np.int64))
+        if not texts:
+            return cls.all_of(odd)
+        whole = Texts(pa.chunked_array(texts))
+        empty = RepeatedTexts.coded(["", None], np.zeros(len(whole), np.int32))
+        del texts  # before as much again is taken for the URIs
+        before, nothing = (pa.scalar(text, pa.large_string()) for text in (prefix, ""))
+        found = cls(
+            Texts(pc.binary_join_element_wise(before, whole.array, nothing)),
+            whole,
+            np.concatenate(sizes),
+            np.concatenate(mtimes_ns),
+            empty,
+            empty,
+            {},
+            np.empty(0, np.int64),
+        )
+        return cls.all_of([found, *odd]) if len(odd) > 1 else found
 
     @classmethod
     def _part(cls, some: Sequence[Found]) -> "Listed":
@@ -87,7 +125,8 @@ class Listed(Sequence[Found]):
         )
 
     @classmethod
-    def _joined(cls, parts: Sequence["Listed"]) -> "Listed":
+    def all_of(cls, parts: Sequence["Listed"]) -> "Listed":
+        """The files of some listings, of one at least, one behind the other."""
         first = np.cumsum([0, *map(len, parts)])[:-1].tolist()
         return cls(
             Texts(pa.chunked_array([part.uris.array for part in parts])),
@@ -160,7 +199,7 @@ class Listed(Sequence[Found]):
 
     def joined(self, more: "Listed") -> "Listed":
         """These and, behind them, some more."""
-        return Listed._joined([self, more])
+        return Listed.all_of([self, more])
 
     def by_path(self) -> "Listed":
         """The same, sorted by path."""

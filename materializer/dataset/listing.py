@@ -30,7 +30,7 @@ from viewcache.materializer.dataset.known import STAMP, Known, KnownFiles
 from viewcache.materializer.dataset.labels import has_segments
 from viewcache.materializer.dataset.links import links_of
 from viewcache.materializer.dataset.listed import Found, Listed, in_order
-from viewcache.materializer.dataset.names import names_for
+from viewcache.materializer.dataset.names import new_names
 from viewcache.materializer.dataset.recording import (
     Batches,
     gone_rows,
@@ -138,16 +138,18 @@ def list_files(
     with _uncollected():
         known = Known(catalog.load_videos(dataset_id))
         found = _there(spec, known, _discovered(spec))
+        give_back_memory()  # of a million files that is a fifth of what is held at most
         if spec.grows:
             found = _complete(spec, known, found, workers)
         replaced = ReplacedFiles(catalog, dataset_id, policies or {})
         listing = _Listing(spec, catalog, dataset_id, known, found, replaced, tells, keep=keep)
+        del known, found  # it holds them as long as it needs them
         listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
     with _uncollected():
         files = listing.files(workers)
-    del known, found, replaced, listing  # what they hold is given back, too
+    del replaced, listing  # what they hold is given back, too
     give_back_memory()
     return files
 
@@ -293,6 +295,7 @@ class _Listing:
 
     def _know(self) -> None:
         """Load again what is known, which has changed."""
+        del self.known  # or a million files are there twice
         self.known = Known(self.catalog.load_videos(self.dataset_id))
         self.at = self.known.rows_of(self.found.uris)
 
@@ -301,7 +304,7 @@ class _Listing:
         new = np.flatnonzero(self.at < 0)
         if len(new):
             fresh = self.found.taken(new)
-            names = Texts.of(names_for(fresh.paths, taken=self.known.names()))
+            names = new_names(fresh.paths, self.known.names())
             order = in_order(names)
             if order is not None:
                 fresh, names = fresh.taken(order), names.taken(order)
@@ -403,10 +406,10 @@ class _Listing:
         if held:
             listed = listed.joined(Listed.of(held.values()))
             at = np.concatenate([at, known.rows_of(Texts.of(held))])
-        order = in_order(Texts(known.rows["name"]).taken(at))
-        if order is not None:
-            listed, at = listed.taken(order), at[order]
         rows = known.rows if np.array_equal(at, np.arange(len(known))) else known.rows.take(pa.array(at))
+        order = in_order(Texts(rows["name"]))
+        if order is not None:
+            listed, rows = listed.taken(order), rows.take(pa.array(order))
         return Files(
             self.catalog,
             self.spec.uri,
@@ -425,7 +428,9 @@ class _Listing:
 
     def _still_needed(self, gone: Mapping[int, str]) -> dict[str, Found]:
         """Files that are gone, were drawn and are known well enough to say which clips were: their copies serve on."""
-        drawn = self.catalog.drawn_among(list(gone)).to_pylist() if gone else []
+        if not gone:
+            return {}
+        drawn = self.catalog.drawn_among(list(gone)).to_pylist()
         uris = {gone[row["video_id"]] for row in drawn}
         few, found = self.known.few(self.known.rows_of(Texts.of(uris))), {}
         for uri in uris:

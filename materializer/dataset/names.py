@@ -12,11 +12,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from viewcache.errors import BadUrl
 from viewcache.materializer.choices import Media
+from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.media.picture_head import PICTURE_SUFFIXES
 
-__all__ = ["MAX_NAME", "SUFFIXES", "escape", "names_for", "shortened", "stem", "unescape"]
+__all__ = ["MAX_NAME", "SUFFIXES", "escape", "names_for", "new_names", "shortened", "stem", "unescape"]
 
 # fmt: off
 SUFFIXES: Mapping[Media, tuple[str, ...]] = {
@@ -35,6 +39,9 @@ _SHORTENED = ".z"
 """Joins the start of a name that is too long to the hash of the whole; no escape starts so."""
 _ESCAPED = re.compile(rb"[^A-Za-z0-9_-]")
 _SHORT = {b".": b"..", b"/": b".-"}
+_PLAIN = r"^[A-Za-z0-9_./-]*$"
+"""Paths whose names are made as columns: what RE2 and Python may take for different letters is in none of them."""
+_STEM = rf"(?i)^(.*[^/])(?:{'|'.join(sorted(map(re.escape, _ALL_SUFFIXES)))})$"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+|\.\.|\.-|\.[0-9a-f]{2}")
 
 
@@ -129,3 +136,20 @@ def names_for(paths: Sequence[str], given: Mapping[str, str] | None = None, take
         for path in longer:
             way[path] += 1
             names[path] = ways[way[path]](path)
+
+
+def new_names(paths: Texts, taken: Texts) -> Texts:
+    """The same as columns, of paths of which none has a name; ``taken`` are the names that were given.
+
+    Of a million files most are plain, and are named without their extension: these are no objects.
+    """
+    plain = pc.match_substring_regex(paths.array, _PLAIN)
+    names = pc.replace_substring_regex(paths.array, _STEM, r"\1")
+    for character, escaped in ((".", ".."), ("/", ".-")):  # in this order: a slash becomes a dot and more
+        names = pc.replace_substring(names, character, escaped)
+    plain = pc.and_(plain, pc.less_equal(pc.binary_length(names), MAX_NAME))
+    others = [escape(stem(path)) for path in paths.array.filter(pc.invert(plain)).to_pylist()]
+    names = pc.replace_with_mask(names, pc.invert(plain), pa.array(others, pa.large_string()))
+    if pc.count_distinct(names).as_py() == len(names) and not pc.any(pc.is_in(names, taken.array)).as_py():
+        return Texts(names)
+    return Texts.of(names_for(paths, taken=taken))

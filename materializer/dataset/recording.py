@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import pyarrow as pa
 
@@ -14,7 +14,7 @@ from viewcache.errors import BadVideo
 from viewcache.failpoints import failpoint
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.texts import Texts
-from viewcache.materializer.media.facts import Scanned, VideoFacts
+from viewcache.materializer.media.facts import FrameTimes, Scanned, VideoFacts
 from viewcache.materializer.media.source import Stamp
 
 __all__ = [
@@ -28,18 +28,14 @@ __all__ = [
     "write_found_indexes",
 ]
 
-RECORDED_AT_ONCE = 1_000
+RECORDED_AT_ONCE = 10_000
 """Files of which it is recorded in one transaction what was found, at the most."""
 
 _AS_THEY_ARE = tuple(name for name in VideoFacts._fields if name in schemas.FACTS.names)
 """What a file's facts and its row call the same."""
-_TIMES = {
-    "time_first": "first",
-    "time_step": "step",
-    "time_numerator": "numerator",
-    "time_denominator": "denominator",
-}
-"""Column → field of `FrameTimes`."""
+_TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")
+"""Columns of the fields of `FrameTimes`."""
+_NO_FACTS, _NO_TIMES = (None,) * len(VideoFacts._fields), (None,) * len(FrameTimes._fields)
 
 
 def video_key(uri: str, stamp: Stamp, *, as_stored: bool = False) -> str:
@@ -123,8 +119,9 @@ def facts_table(
         looked: the file as it was listed, and what was found.
         index_at: where its packet index lies, if it has one.
     """
-    facts = [found.facts for _, found in looked]
-    times = [None if each is None else each.times for each in facts]
+    facts = zip(*(_NO_FACTS if found.facts is None else found.facts for _, found in looked), strict=True)
+    told: dict[str, Sequence[Any]] = dict(zip(VideoFacts._fields, facts, strict=True))
+    times = zip(*(_NO_TIMES if each is None else each for each in told["times"]), strict=True)
     stamps = [_stamp(file, found) for file, found in looked]
     errors = [found.error or None for _, found in looked]
     columns: dict[str, Sequence[object]] = {
@@ -138,8 +135,7 @@ def facts_table(
         "error_kind": [BadVideo.kind if error else None for error in errors],
         "error": errors,
     }
-    columns |= {name: [None if each is None else getattr(each, name) for each in facts] for name in _AS_THEY_ARE}
-    columns |= {name: [None if each is None else getattr(each, of) for each in times] for name, of in _TIMES.items()}
+    columns |= {name: told[name] for name in _AS_THEY_ARE} | dict(zip(_TIMES, times, strict=True))
     return pa.table(columns, schema=schemas.FACTS)
 
 

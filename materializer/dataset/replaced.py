@@ -1,7 +1,7 @@
 """Files that have other content than when their videos were drawn: told apart, refused, told of, or made versions."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -71,7 +71,7 @@ class ReplacedFiles:
         return [each for each in changed if known.of(each[0].uri, "video_id") in ids]
 
     def add_versions(
-        self, changed: Sequence[tuple[Found, Scanned]], known: KnownFiles, names: Callable[[], set[str]]
+        self, changed: Sequence[tuple[Found, Scanned]], known: KnownFiles, names: Callable[[], Iterable[str]]
     ) -> dict[str, int]:
         """Let files with other content be new videos; the old ones are gone, under their names.
 
@@ -86,7 +86,7 @@ class ReplacedFiles:
         if not changed:
             return {}
         rows = known.rows.take([known.row_of[file.uri] for file, _ in changed]).to_pylist()
-        taken = names() | self.versions
+        taken = {*names(), *self.versions}
         retired, fresh = [], []
         for row, (file, found) in zip(rows, changed, strict=True):
             name = version_name(file.path, taken)

@@ -119,11 +119,11 @@ def _table_of(
     """
     rows = np.flatnonzero(which)
     table = labels_for(
-        files.paths.taken(rows),
+        files.paths if which.all() else files.paths.taken(rows),
         spec.labels if len(rows) else None,
         spec.label_video_column,
         spec.label_column,
-        files.names.taken(rows),
+        files.names if which.all() else files.names.taken(rows),
         spec.label_start_column,
         spec.label_end_column,
         read=read,
@@ -163,5 +163,7 @@ def _registered(table: Labels, files: Files, catalog: Catalog) -> NDArray[np.int
 
 def _places(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
     """(wanted,) where each stands among ids, which have all of them."""
+    if np.array_equal(ids, wanted):  # whole files, and a label for each: a million need not be sorted
+        return np.arange(len(ids))
     order = np.argsort(ids, kind="stable")
     return np.asarray(order[np.searchsorted(ids, wanted, sorter=order)])

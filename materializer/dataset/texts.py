@@ -108,6 +108,14 @@ class RepeatedTexts(_Column[str | None]):
         """(n,) where the text of each stands in ``values``."""
         self._code_of = {text: code for code, text in enumerate(self.values)}
 
+    @classmethod
+    def coded(cls, values: Sequence[str | None], codes: NDArray[np.int32]) -> "RepeatedTexts":
+        """Hold texts that are given by where each stands in ``values``, which are different ones."""
+        texts = cls.__new__(cls)
+        texts.values, texts.codes = list(values), codes
+        texts._code_of = {text: code for code, text in enumerate(texts.values)}
+        return texts
+
     def __len__(self) -> int:
         """How many."""
         return len(self.codes)
@@ -130,7 +138,7 @@ class RepeatedTexts(_Column[str | None]):
 
     def taken(self, rows: NDArray[np.int64]) -> "RepeatedTexts":
         """Some of them."""
-        return RepeatedTexts(self.array.take(pa.array(rows)))
+        return RepeatedTexts.coded(self.values, self.codes[rows])
 
     def unlike(self, others: "RepeatedTexts", rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(rows,) whether these and some others differ there; None and nothing are alike."""

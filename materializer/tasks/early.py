@@ -167,8 +167,8 @@ class Early:
         task = self._task
         if task.dataset.spec.refuses(missing=True) or task.dataset.spec.refuses(missing=False):
             ids, stood_in = np.stack([drawn.ids(epoch) for epoch in drawn.epochs]), stand_ins(drawn.known)
-            videos = np.unique(ids)
-            if not stood_in and task.dataset.may_stand_in(videos, task.spec.sampling.span).sum() == len(videos):
+            good = task.dataset.base[task.dataset.may_stand_in(ids, task.spec.sampling.span)]
+            if not stood_in and np.isin(ids, good).all():
                 return  # all that was drawn is there and good; what follows looks at each
             task.dataset.resolve_draws(
                 task.spec, task.seed, drawn.first_epoch, ids, stood_in, by_video=task.draws_together

@@ -18,6 +18,7 @@ from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files, needs_headers, policies_among
 from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.dataset.scan import Keep
+from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.order import iterations
@@ -31,6 +32,9 @@ from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 
 __all__ = ["open_task", "plan_again", "share_among"]
+
+LARGE = 100_000
+"""Files of a dataset after whose opening freed memory is given back: that takes some milliseconds."""
 
 _log = logging.getLogger("viewcache.recover")
 
@@ -95,6 +99,8 @@ def open_task(
         k = cache.epochs_at_once(spec)
         past = Past(catalog, known, 0 if known is None else next_epoch(known, k, catalog))
         dataset = Dataset(spec.dataset, spec.sampling, listed[same], catalog, past)
+        if len(dataset) >= LARGE:  # what the labels of so many files were made of
+            give_back_memory()
     except BadInput as error:
         if type(error) is not BadInput:
             raise

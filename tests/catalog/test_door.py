@@ -9,7 +9,7 @@ from tests.catalog.samples import copy, draws, plan, registered, select, task, v
 from viewcache import errors
 from viewcache.catalog import Catalog, schemas, tasks
 from viewcache.catalog.door import ID_BLOCK
-from viewcache.catalog.engine import Session
+from viewcache.catalog.engine import PACKED_AT_ONCE, Session
 from viewcache.catalog.records import (
     EventRow,
     GenerationRow,
@@ -66,6 +66,24 @@ def test_videos_come_back_as_they_were_given(catalog: Catalog) -> None:
         assert {name: found[name] for name in type(given).__slots__ if name != "video_id"} == {
             name: getattr(given, name) for name in type(given).__slots__ if name != "video_id"
         }
+
+
+def test_many_videos_come_by_id(catalog: Catalog) -> None:
+    """However the database has them, and in however many parts they are read: each with what is its own."""
+    dataset, count = catalog.register_dataset("/videos"), PACKED_AT_ONCE + 10_000
+    for first in range(0, count, 20_000):
+        numbers = range(first, min(first + 20_000, count))
+        texts = {"uri": "/videos/{}.jpg", "name": "{}", "key": "{:032x}", "status": "listed", "etag": "e{}"}
+        rows = {name: [text.format(number) for number in numbers] for name, text in texts.items()}
+        catalog.upsert_videos(dataset, pa.table(rows | {"size_bytes": pa.array(numbers, pa.int64())}))
+    found = catalog.load_videos(dataset)
+    assert found["video_id"].to_pylist() == sorted(found["video_id"].to_pylist())
+    numbers = found["size_bytes"].to_pylist()
+    assert numbers == list(range(count))
+    assert found["name"].to_pylist() == list(map(str, numbers))
+    assert found["etag"].to_pylist() == [f"e{number}" for number in numbers]
+    assert set(found["status"].to_pylist()) == {"listed"}
+    assert found["label"].null_count == count
 
 
 def test_a_uri_given_twice_is_refused(catalog: Catalog) -> None:

@@ -120,6 +120,25 @@ def test_a_name_that_is_no_utf8_is_a_problem_of_its_own_file() -> None:
     assert "not UTF-8" in listed[0].problem
 
 
+@given(st.lists(st.tuples(TEXT | st.just("\udcff"), st.integers(0, 9), st.integers(0, 9))))
+def test_plain_files_are_listed_as_if_each_were_an_object(files: list[tuple[str, int, int]]) -> None:
+    """Those below a folder, under a prefix, with names that are UTF-8 or not."""
+    one_by_one = Listed.of(Found("/d/" + path, path, Stamp(size, time)) for path, size, time in files)
+    assert sorted(Listed.below("/d/", files)) == sorted(one_by_one)
+
+
+@given(st.lists(st.sampled_from(["", "a", None]), min_size=1), st.data())
+def test_some_repeated_texts_do_not_change_with_the_others(texts: list[str | None], data: st.DataObject) -> None:
+    """What is set in some of them is not set in all."""
+    held = RepeatedTexts(pa.array(texts, pa.string()))
+    rows = data.draw(st.lists(st.integers(0, len(texts) - 1), min_size=1))
+    taken = held.taken(np.array(rows, np.int64))
+    assert [*taken] == [texts[row] for row in rows]
+    taken[0] = "other"
+    assert [*taken][1:] == [texts[row] for row in rows[1:]]
+    assert [*held] == texts
+
+
 ROWS = st.fixed_dictionaries(
     {
         "stamp": STAMPS,

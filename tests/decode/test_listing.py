@@ -12,6 +12,7 @@ from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset import listing
 from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.listing import list_files
+from viewcache.materializer.dataset.recording import Batches
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.spec import DatasetSpec
@@ -100,3 +101,13 @@ def test_what_was_found_before_an_error_is_kept(
     looked = asked(monkeypatch)
     assert list_files(spec, catalog).whole.all()
     assert len(looked) == 1
+
+
+def test_what_is_found_of_thousands_of_files_is_recorded_together() -> None:
+    """Each transaction looks at the whole table, so their number must not grow with a large dataset's as fast as it."""
+    recorded: list[int] = []
+    with Batches[int](lambda some: recorded.append(len(some)), every_s=3600) as batches:
+        for first in range(0, 25_600, 64):
+            batches.add(range(first, first + 64))
+    assert sum(recorded) == 25_600
+    assert len(recorded) <= 3

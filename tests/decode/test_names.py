@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from viewcache.errors import BadUrl
-from viewcache.materializer.dataset.names import MAX_NAME, SUFFIXES, escape, names_for, stem, unescape
+from viewcache.materializer.dataset.names import MAX_NAME, SUFFIXES, escape, names_for, new_names, stem, unescape
+from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.dataset.versions import path_of, version_name
 from viewcache.materializer.media.source import retired_uri
 
@@ -39,6 +40,20 @@ def test_names_are_unique(paths: list[str]) -> None:
     """No two videos of a dataset share a name."""
     names = names_for(paths)
     assert len(set(names)) == len(paths)
+
+
+PIECES = st.sampled_from(
+    ["a", "b", "B1", "_-", ".", "/", " ", "é", "\n", "\u212a", ".jpg", ".JPG", ".mp4", ".t\u017f", "x" * 70]
+)
+
+
+@given(st.lists(st.lists(PIECES, min_size=1, max_size=7).map("".join), unique=True, max_size=9), st.data())
+@example(["a.jpg", "a.png", "b.jpg"], None)
+def test_names_as_columns_are_the_same(paths: list[str], data: st.DataObject | None) -> None:
+    """A million plain files get the names that each would get alone, and so do those beside them that are not plain."""
+    taken = set() if data is None or not paths else {escape(stem(data.draw(st.sampled_from(paths)))), "z"}
+    for given_names in (set[str](), taken):
+        assert [*new_names(Texts.of(paths), Texts.of(given_names))] == names_for(paths, taken=given_names)
 
 
 def test_what_people_see() -> None:
