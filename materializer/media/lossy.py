@@ -67,9 +67,8 @@ class LossyDecoder:
     """Unpacks groups, see `viewcache.materializer.media.lossless.Decoder`."""
 
     def __init__(self, width: int, height: int) -> None:
-        """Open what FFmpeg has; for pictures of this size."""
+        """For pictures of this size."""
         self._out = np.empty((3, height, width), np.uint8)
-        self._context = open_h264_decoder()
 
     def group(self, packets: Sequence[bytes | memoryview]) -> Iterator[Bytes]:
         """The pictures, uint8 (bytes,), one after another; each is valid until the next is asked for.
@@ -80,8 +79,11 @@ class LossyDecoder:
         from viewcache.materializer.media.pixels import rgb_of  # loads the decoder's libraries
 
         height, width = self._out.shape[1:]
+        # A decoder of its own: groups that were encoded with a factor of 0 and others have parameter sets that differ,
+        # and FFmpeg's decoder gives wrong pictures, without a word, of one that comes after the other.
+        context = open_h264_decoder()
         for packet in packets:
-            rgb_of(decode_h264(self._context, packet, (_FORMAT, width, height)), self._out)
+            rgb_of(decode_h264(context, packet, (_FORMAT, width, height)), self._out)
             yield self._out.reshape(-1)
 
 
