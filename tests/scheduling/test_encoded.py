@@ -32,7 +32,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import GROUP, Intermediate, Recipe
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.retention import keeper
+from viewcache.materializer.retention import kept_objects
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
 from viewcache.materializer.storage.codecs import rates, trial_rows
 from viewcache.materializer.workers.encoding import Encoding, try_pictures
@@ -443,7 +443,7 @@ def packing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
         rates = {"frames": (1e-5, 1e-12), "aug": (1e-5, 1e-6)}[way]
         cost = CostModel(decode_s_per_pixel=rates[0], convert_s_per_pixel=rates[1])
         monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
-        monkeypatch.setattr(keeper, "intermediate_recipe", partial(packed_recipe, codec))
+        monkeypatch.setattr(kept_objects, "intermediate_recipe", partial(packed_recipe, codec))
 
     return choose
 
@@ -520,10 +520,10 @@ from functools import partial
 import viewcache
 from tests.scheduling.test_encoded import packed_recipe
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention import keeper
+from viewcache.materializer.retention import kept_objects
 cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
 CostModel.measured = classmethod(lambda *_: cost)
-keeper.intermediate_recipe = partial(packed_recipe, "h264")
+kept_objects.intermediate_recipe = partial(packed_recipe, "h264")
 with viewcache.open(json.loads(sys.argv[1])) as cache:
     print("open", flush=True)
     for epoch in range(4):
