@@ -95,7 +95,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         """Whether readers held something when room was looked for, and how often they had taken hold."""
         self._choosing = False
         """The dispatcher is looking for work, and may be evicting for it."""
-        self._moves = 0
+        self._moves_before = self._moves = 0
         """How often a reader asked or moved on, or a job ended; tells a stale finding of no room from a fresh one."""
         self._answers = 0
         """Of these, how often a policy has answered, which changes nothing in what it would answer now."""
@@ -272,8 +272,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         self.passing.learn()
         try:
             # Each object that a worker has made leads here, and most of the time every worker is busy.
-            may_give = self._board.is_waited_on() or self.pool.busy < self.pool.size
-            lacks_room = may_give and self.give_jobs()
+            lacks_room = (self._board.is_waited_on() or self.pool.busy < self.pool.size) and self.give_jobs()
             self.pool.request_preemption(self.chooser.to_preempt(self.pool.begun(), at_once=lacks_room))
             self.pool.cancel(self.chooser.abandoned())
         finally:
@@ -293,10 +292,10 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         return self.pool.has_room(self._preemptible)
 
     def _before_start(self) -> int:
-        moves = self._moves
+        self._moves_before = self._moves
         self.undecided = False
         self._held_before = bool(self._ledger.held), self._ledger.holds
-        return moves
+        return self._moves_before
 
     def _found_no_room(self, before: int) -> None:
         with self._board.changed:
@@ -305,8 +304,9 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._board.changed.notify_all()
 
     def _lacks_room(self, choice: NextJob[str]) -> None:
-        # Final only if nobody else had, has or is about to have what could leave instead.
-        alone = not self._running and not self.undecided and self._held_before == (False, self._ledger.holds)
+        # Final only if nobody else had, has or is about to have what could leave instead; who deletes says so at last.
+        is_still = self._held_before == (False, self._ledger.holds) and not self.evictor.is_leaving()
+        alone = is_still and self._moves == self._moves_before and not self._running and not self.undecided
         if alone and self._board.is_oldest(choice.work, choice.rows):
             self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
 

@@ -1,6 +1,7 @@
 """Evicts copies to make room, in the order of the policy, and tells who still needs them (docs/design/0014)."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
@@ -56,6 +57,9 @@ class Evictor:
         self._board = board
         self._works = works
         self._freed = freed
+        self._counting = threading.Lock()
+        self._leaving = 0
+        """Calls of `_leave` that are on."""
         self._candidates = Candidates(
             lambda need: ledger.choose(LOCAL, need, self.protected()),
             lambda copy: ledger.find(copy.key, LOCAL) is copy,
@@ -115,6 +119,10 @@ class Evictor:
         """Whether a policy has yet to answer for somebody who did not wait for it."""
         return self._candidates.is_awaited()
 
+    def is_leaving(self) -> bool:
+        """Whether some thread may have forgotten copies whose bytes are still there; ``freed`` is called after that."""
+        return self._leaving > 0
+
     def close(self) -> None:
         """Ask no policy any more."""
         self._candidates.close()
@@ -146,17 +154,24 @@ class Evictor:
             need: bytes that were to be free; None = this is no eviction.
             forget: has the ledger forget copies, so that nobody takes hold of them any more, and returns these.
         """
-        begun, copies = time.monotonic(), forget()
-        for copy in copies:
-            self._tiers.delete(copy)
-        if copies:
-            with self._board.changed:
-                works = self._works()
-                for copy in copies:
-                    if not self._ledger.has(copy.key):  # else it lies in another tier
-                        for work in works:
-                            work.mark_missing(copy.key)
-                self._freed()
+        begun = time.monotonic()
+        with self._counting:
+            self._leaving += 1
+        try:
+            copies = forget()
+            for copy in copies:
+                self._tiers.delete(copy)
+            if copies:
+                with self._board.changed:
+                    works = self._works()
+                    for copy in copies:
+                        if not self._ledger.has(copy.key):  # else it lies in another tier
+                            for work in works:
+                                work.mark_missing(copy.key)
+                    self._freed()
+        finally:
+            with self._counting:
+                self._leaving -= 1
         if need is not None:
             self.observer.evicted(begun, need, copies)
 

@@ -8,7 +8,7 @@ import pytest
 
 import viewcache
 from tests.faults.caches import assert_at_rest, config, digest_of, store_bytes, truth_of
-from tests.scheduling.harness import Harness, Looking, Reading, ScriptedPool
+from tests.scheduling.harness import WAIT_S, Harness, Looking, Reading, ScriptedPool
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BudgetTooSmall
 from viewcache.materializer.storage.ledger import Copy, Ledger
@@ -135,3 +135,35 @@ def test_a_younger_reader_is_not_refused_for_what_an_older_one_is_about_to_take(
         assert old.end() is None
         pool.serve(lambda: young.got.is_set() or young.error is not None, "the younger reader's clips")
         assert young.end() is None
+
+
+def test_a_reader_is_not_refused_while_copies_leave(store: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread has forgotten all copies and is about to delete them: who needs that room waits for it."""
+    pool, deleting, go = ScriptedPool(), threading.Event(), threading.Event()
+    with Harness(store, videos, pool, budget=MINIMUM) as harness:
+        one = Reading(harness, [0, 1, 2, 3])
+        pool.serve(one.got.is_set, "the first batch")
+        assert one.end() is None
+        copies = harness.ledger.hold([harness.active.key(row) for row in one.rows])
+        assert copies
+        harness.ledger.release(copies)
+        delete = harness.tiers.delete
+
+        def slowly(copy: Copy) -> None:
+            if threading.current_thread() is leaving:
+                deleting.set()
+                assert go.wait(WAIT_S)
+            delete(copy)
+
+        leaving = threading.Thread(target=harness.dispatcher.evictor.give_up, args=(copies,), daemon=True)
+        monkeypatch.setattr(harness.tiers, "delete", slowly)
+        leaving.start()
+        assert deleting.wait(WAIT_S)
+        two = Reading(harness, [4, 5, 6, 7])
+        looks = pool.count_looks()
+        pool.serve(lambda: looks() >= 20, "the dispatcher to look for room again and again")
+        assert two.error is None
+        go.set()
+        leaving.join(WAIT_S)
+        pool.serve(two.got.is_set, "the second batch")
+        assert two.end() is None
