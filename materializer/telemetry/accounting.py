@@ -22,7 +22,7 @@ class Accounting:
     def __init__(self, usage: Usage, catalog: Catalog) -> None:
         """Start the thread."""
         self.usage = usage
-        self.beside = Beside(usage.charged_s, usage.cpu_s)
+        self.beside = Beside(usage.charged_s, usage.beside_s)
         self._catalog = catalog
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="viewcache-usage", daemon=True)

@@ -35,7 +35,7 @@ class Beside:
 
         Args:
             cpu_s: core seconds by class and stage until now, see `Usage.charged_s`.
-            looked_s: the same with all that the process took, see `Usage.cpu_s`; None = it is.
+            looked_s: the same with all else that is the cache's, see `Usage.beside_s`; None = it is.
         """
         self._cpu_s, self._looked_s = cpu_s, looked_s or cpu_s
         self._lock = threading.Lock()

@@ -116,6 +116,15 @@ class Usage:
             self._look_at_threads()
             return dict(self._cpu_s)
 
+    def beside_s(self) -> dict[tuple[str, str], float]:
+        """The same as `charged_s`, with the rest of a process that serves: all of that is the cache's.
+
+        Not where workers are threads of it: then the rest has jobs that are not over.
+        """
+        if self._rest[0] != PLANNER or WORKER in self._inside:
+            return self.charged_s()
+        return self.cpu_s()
+
     def joules(self) -> dict[str, float]:
         """Joules by source, up to now: the estimate for the cache, and what the machine has taken if it says so."""
         with self._lock:

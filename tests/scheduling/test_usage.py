@@ -16,7 +16,7 @@ from viewcache.api.queries.ask import ask
 from viewcache.materializer.clock import OTHER, Clock, Span
 from viewcache.materializer.telemetry import accounting
 from viewcache.materializer.telemetry.power import Rapl
-from viewcache.materializer.telemetry.usage import WORKER, Usage
+from viewcache.materializer.telemetry.usage import PLANNER, READER, SERVE, WORKER, Usage
 from viewcache.materializer.workers.job import Made, Report
 from viewcache.materializer.workers.worker import OtherWork
 
@@ -176,3 +176,12 @@ def test_a_worker_tells_what_no_stage_has() -> None:
     other.jobs, now = 1, 4.0
     assert told(decode=1.5) == {"decode": 1.5, OTHER: 1.0}
     assert told(decode=0.5) == {"decode": 0.5}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_is_asked_often_takes_no_work_of_jobs_that_are_not_over(inside: bool) -> None:
+    """Of a process that serves the rest is the cache's, but not where workers are its threads and say later what it was."""
+    usage = Usage(serves=True, workers_inside=inside)
+    assert ((PLANNER, SERVE) in usage.beside_s()) != inside
+    assert usage.cpu_s()[PLANNER, SERVE] > 0, "it has taken something since it began"
+    assert not {(READER, OTHER), (PLANNER, SERVE)} & Usage(workers_inside=inside).beside_s().keys()
