@@ -180,7 +180,7 @@ def test_a_worker_tells_what_no_stage_has() -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_what_is_asked_often_takes_no_work_of_jobs_that_are_not_over(inside: bool) -> None:
-    """Of a process that serves the rest is the cache's, but not where workers are its threads and say later what it was."""
+    """Of a process that serves the rest is the cache's, but not where workers are its threads, which tell later."""
     usage = Usage(serves=True, workers_inside=inside)
     assert ((PLANNER, SERVE) in usage.beside_s()) != inside
     assert usage.cpu_s()[PLANNER, SERVE] > 0, "it has taken something since it began"
