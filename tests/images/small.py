@@ -5,15 +5,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
 from tests.tiny import AUGMENTATION
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.telemetry.observer import Observer
+from viewcache.materializer.workers.job import Job
+from viewcache.materializer.workers.pool import Event
 
-__all__ = ["SIZES", "config", "picture", "save", "save_folder"]
+__all__ = ["SIZES", "config", "jobs_given", "picture", "save", "save_folder"]
 
 SIZES = {"cats/a.png": (64, 48), "cats/b.jpg": (48, 64), "dogs/c.jpg": (70, 41), "dogs/d.webp": (41, 53)}
 """Relative path → width and height in pixels."""
+
+
+def jobs_given(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
+    """The jobs that workers say something of from now on; what is kept is decided by rates that noise does not move."""
+    jobs: list[Job] = []
+    heard = Observer.on_event
+
+    def on_event(self: Observer, event: Event) -> None:
+        jobs.append(event.job)
+        heard(self, event)
+
+    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
+    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    monkeypatch.setattr(Observer, "on_event", on_event)
+    return jobs
 
 
 def picture(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:

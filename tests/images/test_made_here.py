@@ -10,14 +10,11 @@ import pytest
 from PIL import Image
 
 import viewcache
-from tests.images.small import config, picture, save
-from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.telemetry.observer import Observer
+from tests.images.small import config, jobs_given, picture, save
 from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.image import PictureMaker
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.make import make
-from viewcache.materializer.workers.pool import Event
 
 
 def save_all_kinds(folder: Path) -> int:
@@ -48,16 +45,7 @@ def save_all_kinds(folder: Path) -> int:
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """What a worker is asked of an epoch of one batch, as the owner asked: the block, and packs of what is kept."""
-    jobs: list[Job] = []
-    heard = Observer.on_event
-
-    def on_event(self: Observer, event: Event) -> None:
-        jobs.append(event.job)
-        heard(self, event)
-
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)  # else noise would decide what is kept
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
-    monkeypatch.setattr(Observer, "on_event", on_event)
+    jobs = jobs_given(monkeypatch)
     images = tmp_path / "images"
     images.mkdir()
     count = save_all_kinds(images)

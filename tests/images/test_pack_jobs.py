@@ -8,27 +8,15 @@ import numpy as np
 import pytest
 
 import viewcache
-from tests.images.small import config, save_folder
-from viewcache.materializer.planning.cost import CostModel
+from tests.images.small import config, jobs_given, save_folder
 from viewcache.materializer.planning.recipe import Recipe, pack_recipe
-from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
-from viewcache.materializer.workers.pool import Event
 
 
 def test_packs_of_one_job_may_share_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A picture that belongs in two packs is made once and lies in both; an image that is bad lets both fail."""
-    jobs: list[Job] = []
-    heard = Observer.on_event
-
-    def on_event(self: Observer, event: Event) -> None:
-        jobs.append(event.job)
-        heard(self, event)
-
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)  # else noise would decide what is kept
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
-    monkeypatch.setattr(Observer, "on_event", on_event)
+    jobs = jobs_given(monkeypatch)
     images = save_folder(tmp_path / "images", {f"{k:02}.jpg": (60 + k % 5, 48 + k % 3) for k in range(8)})
     with viewcache.open(config(tmp_path / "cache", images, epochs=8, sampling={"images_per_batch": 4})) as cache:
         cache.read("train", 0, 0)
