@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zarr
 
-from tests.store.objects import stored_of
+from tests.store.objects import copied, stored_of
 from viewcache import store
 
 KEY = "cd" * 16
@@ -22,11 +22,7 @@ def test_a_copy_of_floats_is_floats(tmp_path: Path, codec: str) -> None:
     memory, back = store.open_tier("memory", "memory://", 64 << 20), store.LocalTier(tmp_path / "back", 1 << 30)
     stored = stored_of(source.write(KEY, raw, meta))
     for target in (memory, back):
-        reserved = target.reserve(1 << 20)
-        assert reserved is not None
-        with reserved:
-            written = store.copy_object(source, stored, target, codec, KEY)
-            reserved.commit(written.bytes)
+        written = copied(source, stored, target, codec, KEY)
         source, stored = target, stored_of(written)
         found = target.describe(stored)
         assert (found.element, found.shape, found.chunk, found.attributes) == (

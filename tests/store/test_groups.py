@@ -10,7 +10,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.store.objects import Bytes, stored_of
+from tests.store.objects import Bytes, copied, stored_of
 from viewcache import store
 from viewcache.errors import ChunkDamaged, Misuse
 from viewcache.store.format import dump_metadata, parse_metadata
@@ -146,11 +146,7 @@ def test_copies_in_other_tiers_are_the_same(tier: store.LocalTier, bucket: str, 
     back = store.LocalTier(tmp_path / "back", 1 << 30)
     source: store.Tier = tier
     for target, codec in ((remote, "zstd1"), (memory, "raw"), (back, "lz4")):
-        reserved = target.reserve(1 << 20)
-        assert reserved is not None
-        with reserved:
-            written = store.copy_object(source, stored, target, codec, KEY)
-            reserved.commit(written.bytes)
+        written = copied(source, stored, target, codec, KEY)
         source, stored = target, stored_of(written)
         assert (written.codec, written.shape) == ("h264", SHAPE)
         assert read_all(target, stored) == packets()
