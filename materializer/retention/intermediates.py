@@ -150,8 +150,8 @@ def named(
     ``before`` has numbers that were found before, by content key: they never change, and the catalog is not asked again
     for what lasts.
     """
-    numbers = dict(before)
-    asked = [each for each in recipes if each[2].key not in before]
+    numbers = {recipe.key: before[recipe.key] for *_, recipe in recipes if recipe.key in before}
+    asked = [each for each in recipes if each[2].key not in numbers]
     if asked:
         keys = np.frombuffer(bytes.fromhex("".join(recipe.key for *_, recipe in asked)), "V16")
         with catalog.naming:

@@ -410,6 +410,8 @@ class Keeper:
         return self._size_of(key) is not None
 
     def _named(self, recipes: Sequence[tuple[str, int, Recipe]]) -> list[IntermediateObject]:
+        if not recipes:  # as of images, of which there may be a million: their packs are named elsewhere
+            return []
         before = {each.key: each.object_id for decided in self._decided.values() for each in decided.flat()}
         return named(self._catalog, recipes, before)
 
