@@ -18,7 +18,7 @@ from viewcache.materializer.media.source import is_local, local_path
 from viewcache.materializer.planning.recipe import Intermediate, Recipe
 from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.frame import PhaseClock
-from viewcache.materializer.workers.image import Image, PictureMaker
+from viewcache.materializer.workers.image import Image, Keep, PictureMaker
 from viewcache.materializer.workers.job import Begun, Job, Made, Report, Target
 from viewcache.materializer.workers.make import make
 from viewcache.materializer.workers.memory import OwnersMemory
@@ -82,22 +82,18 @@ class _Filling:
         return target.write(self.recipe.key, self._out, meta)
 
 
-_Kept = Mapping[str, Sequence[tuple[_Filling, int]]]
-"""Content key of a picture to be kept → the packs that it belongs in, and its place in each."""
-
-
 class _PartTarget:
     """Takes the pictures that are made of an image into the block, and into packs."""
 
-    def __init__(self, target: Target, places: Mapping[str, Sequence[np.ndarray]], kept: _Kept) -> None:
+    def __init__(self, target: Target, places: Mapping[str, Sequence[np.ndarray]], keep: Keep) -> None:
         """Take where pictures go.
 
         Args:
             target: where intermediates are read.
             places: content key of a picture of the block → its places there.
-            kept: where pictures to be kept belong.
+            keep: takes pictures to be kept.
         """
-        self._target, self._places, self._kept = target, places, kept
+        self._target, self._places, self._keep = target, places, keep
         self.memory = target.memory
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
@@ -106,8 +102,7 @@ class _PartTarget:
         for out in self._places.get(key, ()):
             out[...] = array
         if key not in self._places:
-            for pack, place in self._kept[key]:
-                pack.put(place, array, meta.attributes)
+            self._keep(key, array, meta.attributes)
         return Written(key, physical_of(key), 0, array.nbytes, "raw", array.shape, array.shape[0], b"", 0, 0.0, False)
 
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
@@ -169,7 +164,7 @@ class _Images:
         self._made: set[str] = set()
         self._packs = [_Filling(clip) for clip in job.clips if clip.kind == ObjectKind.PACK]
         self._kept: dict[str, list[tuple[_Filling, int]]] = {}
-        """See `_Kept`."""
+        """Content key of a picture to be kept → the packs that it belongs in, and its place in each."""
         self._intermediates: dict[str, list[Intermediate]] = {}
         """By the content key of the image."""
         for each in job.intermediates:
@@ -321,7 +316,7 @@ class _Images:
             video_key=source.key,
             index=source.index,
             clips=image.recipes,
-            target=_PartTarget(job.target, places, self._kept),
+            target=_PartTarget(job.target, places, self._keep),
             estimate_s=job.estimate_s,
             intermediates=tuple(self._intermediates.get(source.key, ())),
             laps=job.laps,

@@ -12,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from viewcache.errors import ViewcacheError
 from viewcache.materializer.media.decode import decode_picture
 from viewcache.materializer.media.head import Seen
 from viewcache.materializer.media.index import VideoIndex
@@ -28,7 +27,7 @@ from viewcache.materializer.workers.job import Job
 from viewcache.materializer.workers.memory import OwnersMemory
 from viewcache.store import ENCODED
 
-__all__ = ["Image", "PictureMaker"]
+__all__ = ["Image", "Keep", "PictureMaker"]
 
 Keep = Callable[[str, np.ndarray, Mapping[str, object]], None]
 """Takes a picture to be kept: its content key, uint8 (1,3,h,w), and what it says of itself."""
@@ -109,7 +108,8 @@ class PictureMaker:
 
     def decoded(self, image: Image) -> bool:
         """Decode an image and make all that is wanted of it; False if it needs a job of its own."""
-        source = image.source
+        source, parts = image.source, image.parts
+        # One that lies far away is fetched by its own job alone, which says how long that took.
         if not is_local(source.uri) or any(_asks_for_more(recipe) for recipe in image.recipes):
             return False
         converted = self._clock.converted
@@ -122,20 +122,21 @@ class PictureMaker:
             if index is None or picture is None:
                 return False
             frame = Frame(picture, index, self._clock)
-            for place, part in image.parts.items():
-                if not self._fill(grow(part.program, part.frames, part.row), frame, self._pictures[place]):
-                    return False
-            for recipe in image.beside:
-                made = frame.at(operation_of(recipe.program, recipe.row.tobytes()))
-                if made.shape != recipe.shape[1:]:
-                    return False
-                self._keep(recipe.key, made[None], recipe.about(source.name, source.key))
-                self._clock.lap("augment")
+            kept = [frame.at(operation_of(recipe.program, recipe.row.tobytes()))[None] for recipe in image.beside]
+            is_planned = all(made.shape == recipe.shape for made, recipe in zip(kept, image.beside, strict=True))
+            if not is_planned or not all(
+                self._fill(grow(part.program, part.frames, part.row), frame, self._pictures[place])
+                for place, part in parts.items()
+            ):
+                return False
         except Exception:  # its own job fails alike, and says what it was
             self._clock.lap("decode")
             return False
         finally:
             converted, self._clock.converted = self._clock.converted - converted, converted
+        for made, recipe in zip(kept, image.beside, strict=True):  # nothing of an image that fails goes into a pack
+            self._keep(recipe.key, made, recipe.about(source.name, source.key))
+        self._clock.lap("augment")
         self.frames.update(packets=1, decoded=1, wanted=1, bytes_read=file.bytes_read, converted=converted)
         self.picture_bytes += index.width * index.height * 3 // 2
         return True
@@ -170,15 +171,15 @@ def _asks_for_more(recipe: Recipe) -> bool:
 
 
 def _looked_at(source: VideoSource, file: Source) -> VideoIndex | None:
-    """The index of an image that is as its header said; None: its job says what is wrong."""
+    """The index of an image that is as its header said; None: its job says what is wrong.
+
+    Raises:
+        BadVideo: it cannot be decoded.
+    """
     claims = source.claims
-    # One that lies far away is fetched by its own job alone, which says how long that took.
-    if claims is None or claims.error or not is_picture(source.uri) or not is_local(source.uri):
+    if claims is None or claims.error or not is_picture(source.uri):
         return None
-    try:
-        index = picture_index(file, claims.max_pixels, as_stored=claims.as_stored)
-    except ViewcacheError:
-        return None
+    index = picture_index(file, claims.max_pixels, as_stored=claims.as_stored)
     is_same = (*index.shown_size, index.pix_fmt) == (claims.height, claims.width, claims.pix_fmt)
     return index if is_same and index.stamp.same(claims.stamp) else None
 
