@@ -179,6 +179,21 @@ def test_this_release_has_its_file() -> None:
     assert (WRITTEN / f"{migrations.HEAD}.duckdb.xz").exists()
 
 
+def test_views_change_with_a_revision(tmp_path: Path) -> None:
+    """Views are built when a revision is applied: what this release's file has is what it would build today."""
+    written = tmp_path / "written.duckdb"
+    written.write_bytes(lzma.decompress((WRITTEN / f"{migrations.HEAD}.duckdb.xz").read_bytes()))
+    create_database(tmp_path / "new.duckdb")
+    found = []
+    for path in (written, tmp_path / "new.duckdb"):
+        with duckdb.connect(str(path), read_only=True) as connection:
+            question = "select view_name, sql from duckdb_views() where not internal order by all"
+            found.append(dict(connection.execute(question).fetchall()))
+    before, now = found
+    changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+    assert not changed, f"{sorted(changed)} changed: add a revision, so that catalogs get them (migrations/versions)"
+
+
 def write_file() -> None:
     """Write the file of this release's revision."""
     folder = Path("written-catalog").absolute()
