@@ -19,7 +19,7 @@ from viewcache.store import CODECS
 
 __all__ = ["STEPS", "Measured", "measure"]
 
-_READ_WINDOWS = 2
+_READ_WINDOWS = 3
 """Of the device, for files and for kept pictures."""
 
 STEPS = 3 + len(CODECS) + MOST_PROBES
