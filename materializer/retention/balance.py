@@ -135,7 +135,7 @@ def _priced(options: Options, budget: int, cheapest: Ways) -> tuple[list[Ways], 
     price, weights = _meeting(points)
     order = [k for k in np.argsort(points[:, 0], kind="stable") if weights[k]]
     mixed = _mixed(options, budget, [corners[k] for k in order], weights[order])
-    worth = np.minimum(price[1:] / price[0], MOST_PRICE) if price[0] else price[1:]
+    worth = np.minimum(price[1:] / price[0], MOST_PRICE) if price[0] > CLOSE else price[1:]
     prices = {name: options.cores * float(each) for name, each in zip(options.device_s, worth, strict=True) if each}
     return [*found, mixed], prices
 
