@@ -20,8 +20,9 @@ def add_commands(commands: "Commands") -> None:
         "profile",
         help="measure what this machine's device and cores give, and which share of images is best kept as pictures",
         description=(
-            "Read images and kept pictures cold, decode and crop them, and run whole pipelines of at most 5 of 11 "
-            "mixes; print all 11 with what binds, and record what the device gives."
+            "Read images and kept pictures cold, decode and crop them, keep them in each codec, and run whole "
+            "pipelines of at most 5 of 11 mixes; print all 11 with what binds, and record what devices give and what "
+            "work takes, with which plans reckon from then on."
         ),
     )
     profile.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")

@@ -1,7 +1,7 @@
 """Measure a task of images on this machine, and record what its devices give (Liquid §4.1).
 
 The task is planned on a copy of the catalog, so nothing is drawn, and what is kept for measuring lies in a folder that
-goes again. Only rates are recorded, with the machine that they are of.
+goes again. Only measurements are recorded: of devices with the machine that they are of, of work as any other.
 """
 
 import math
@@ -24,12 +24,13 @@ from viewcache.materializer.planning.mounts import mount_of
 from viewcache.materializer.profiling.cold import ColdRead
 from viewcache.materializer.profiling.measure import STEPS, Measured, free_per_s, measure
 from viewcache.materializer.profiling.mixes import TENTHS
-from viewcache.materializer.profiling.pipeline import Pipeline
+from viewcache.materializer.profiling.pipeline import Pipeline, codecs_of
+from viewcache.materializer.profiling.rates import Rates
 from viewcache.materializer.profiling.sample import Sample, sample_of
 from viewcache.store.headroom import headroom
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Device", "Mix", "Profile", "Tried", "Wanted", "check_seconds", "prepared", "profile"]
+__all__ = ["Device", "Kept", "Mix", "Profile", "Tried", "Wanted", "check_seconds", "prepared", "profile"]
 
 LEAST_S, MOST_S = 1.0, 3600.0
 """Of measuring."""
@@ -51,6 +52,21 @@ class Device:
     """None: memory has the bytes, and the device does not count."""
     image_bytes: float
     """Read for one image, on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What pictures give that are kept in one codec."""
+
+    codec: str
+    image_bytes: float
+    """Of a picture, on average."""
+    cores_per_s: float
+    """Pictures a second that the cores make of them alone, without waiting for a device."""
+    best: int
+    """The mix of which most is predicted, in tenths."""
+    predicted_per_s: float
+    """Images a second of that mix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +111,10 @@ class Profile:
     workers: int
     cores: int
     devices: tuple[Device, ...]
+    codecs: tuple[Kept, ...]
+    """One, if the configuration says which."""
+    codec: str
+    """Of the pictures in the mixes: the one that takes least to pack of those that promise about the most."""
     mixes: tuple[Mix, ...]
     kept: int
     """The best share, in tenths."""
@@ -109,7 +129,7 @@ class Profile:
     memory_bytes: int | None
     """That the page cache could have; None where the system does not say."""
     recorded: bool
-    """Whether the catalog has the rates now."""
+    """Whether the catalog has rates of devices now."""
 
     @property
     def best(self) -> Mix:
@@ -131,7 +151,7 @@ class Wanted:
     @property
     def scratch_bytes(self) -> int:
         """Most bytes that kept pictures take for a moment."""
-        return LAYOUT_BYTES + sum(pack.bound for pack in self.sample.packs)
+        return LAYOUT_BYTES + len(codecs_of(self.config.cache)) * sum(pack.bound for pack in self.sample.packs)
 
     def as_dict(self) -> dict[str, object]:
         """What would be measured, as plain values."""
@@ -184,7 +204,7 @@ def prepared(config: Config, tier: str = LOCAL, progress: Progress | None = None
 
 
 def profile(wanted: Wanted, seconds: float, bar: Bar) -> Profile:
-    """Measure, and record what devices give.
+    """Measure, and record what devices give and what work takes.
 
     Args:
         wanted: see `prepared`.
@@ -202,13 +222,16 @@ def profile(wanted: Wanted, seconds: float, bar: Bar) -> Profile:
     sample, cache = wanted.sample, wanted.config.cache
     with owned_store(wanted.config) as (catalog, tier):
         with scratch_folder(tier, wanted.scratch_bytes) as folder, Pipeline(cache, sample, folder) as pipeline:
+            pictures = len(sample.parts) * len(pipeline.codecs)
             for done in pipeline.keep():
-                bar.at(done, len(sample.parts) + STEPS, "pictures to keep")
-            steps = iter(range(len(sample.parts), len(sample.parts) + STEPS))
+                bar.at(done, pictures + STEPS, "pictures to keep")
+            steps = iter(range(pictures, pictures + STEPS))
             cores = len(os.sched_getaffinity(0))
-            found = measure(pipeline, seconds, cores, lambda what: bar.at(next(steps), len(sample.parts) + STEPS, what))
+            found = measure(pipeline, seconds, cores, lambda what: bar.at(next(steps), pictures + STEPS, what))
         rows = [*_row(SOURCE, found.source), *_row(LOCAL, found.kept)]
-        record_devices(catalog, rows, host_of(tier.root), time.time(), is_one=found.rates.one_device)
+        is_one = found.rates[found.codec].one_device
+        record_devices(catalog, rows, host_of(tier.root), time.time(), is_one=is_one)
+        catalog.add_io_samples(found.work)
     return _profile(wanted, seconds, found, recorded=bool(rows))
 
 
@@ -219,7 +242,7 @@ def _row(tier: str, read: ColdRead) -> Sequence[IoSampleRow]:
 
 
 def _profile(wanted: Wanted, seconds: float, found: Measured, *, recorded: bool) -> Profile:
-    sample, rates, best = wanted.sample, found.rates, found.search.best
+    sample, rates, best = wanted.sample, found.rates[found.codec], found.search.best
     source, kept = rates.source, rates.kept
     places = {SOURCE: local_path(sample.parts[0].source.uri), LOCAL: wanted.config.cache.local.url}
     forms = {SOURCE: source, LOCAL: kept}
@@ -238,6 +261,8 @@ def _profile(wanted: Wanted, seconds: float, found: Measured, *, recorded: bool)
         rates.workers,
         rates.cores,
         devices,
+        tuple(_kept(codec, each) for codec, each in found.rates.items()),
+        found.codec,
         tuple(_mix(found, tenths) for tenths in TENTHS),
         best,
         found.by_price.per_s,
@@ -249,8 +274,13 @@ def _profile(wanted: Wanted, seconds: float, found: Measured, *, recorded: bool)
     )
 
 
+def _kept(codec: str, rates: Rates) -> Kept:
+    best = rates.best
+    return Kept(codec, rates.kept.bytes, rates.cores_per_s(TENTHS[-1]), best, rates.predicted(best))
+
+
 def _mix(found: Measured, tenths: int) -> Mix:
-    rates, seen = found.rates, found.mixes.get(tenths)
+    rates, seen = found.rates[found.codec], found.mixes.get(tenths)
     tried = None if seen is None else Tried(seen.per_s, free_per_s(rates, seen), seen.queued)
     devices = _finite(rates.devices_per_s(tenths))
     return Mix(tenths, devices, rates.cores_per_s(tenths), rates.predicted(tenths), tried)

@@ -21,8 +21,8 @@ AIM = 0.15
 def profile_title(found: Profile) -> str:
     """What the table is of."""
     return (
-        f"images a second: task {found.task!r}, {found.images} of {counted(found.of_images, 'image')}, "
-        f"{counted(found.workers, 'worker')} on {counted(found.cores, 'core')}"
+        f"images a second: task {found.task!r}, {found.images} of {counted(found.of_images, 'image')} kept as "
+        f"{found.codec}, {counted(found.workers, 'worker')} on {counted(found.cores, 'core')}"
     )
 
 
@@ -47,9 +47,14 @@ def profile_lines(found: Profile) -> Iterator[str]:
     assert best.tried is not None  # the best one of those that were
     bound = {"device": "the device binds", "cores": "the cores bind", "both": "device and cores are about as fast"}
     yield (
-        f"best: keep {best.kept} of 10 images as raw pictures, {best.tried.per_s:,.0f} images a second; "
+        f"best: keep {best.kept} of 10 images as {found.codec} pictures, {best.tried.per_s:,.0f} images a second; "
         f"{bound[found.binds]}"
     )
+    for each in found.codecs:
+        yield (
+            f"kept as {each.codec}: {size(each.image_bytes)} each, cores make {each.cores_per_s:,.0f} images a second "
+            f"of them; {each.predicted_per_s:,.0f} predicted of the best mix, {each.best} of 10"
+        )
     most = max(mix.predicted_per_s for mix in found.mixes)
     yield (
         f"by price, image by image, as `cache.mix: auto` chooses: {found.by_price_per_s:,.0f} images a second, "
@@ -71,10 +76,11 @@ def profile_lines(found: Profile) -> Iterator[str]:
             f"all images and kept pictures take about {size(found.dataset_bytes)}, and {size(memory)} of memory are "
             "free: once they are read the page cache has them, and the device does not count"
         )
+    yield "recorded in io_samples, for plans to come: what stages of work and codecs take of a core"
     if found.recorded:
-        yield "recorded as rows of op `read` in io_samples, for this machine"
+        yield "recorded there too, for this machine: what devices give, as rows of the op `read`"
     else:
-        yield "nothing is recorded: without rates a device counts as free, which it is here"
+        yield "no device is recorded: without rates it counts as free, which it is here"
 
 
 def _device_line(device: Device) -> str:
@@ -95,7 +101,7 @@ def dry_lines(wanted: Wanted, seconds: float) -> Iterator[str]:
     )
     yield (
         f"would keep up to {size(wanted.scratch_bytes)} of pictures in {wanted.config.cache.local.url} meanwhile, and "
-        "record what devices give"
+        "record what devices give and what work takes"
     )
 
 

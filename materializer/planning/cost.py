@@ -3,7 +3,7 @@
 One table of measurements, `io_samples`, is the common currency of plans and of pruning.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -15,9 +15,10 @@ from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.clock import BEGINNING
 from viewcache.materializer.planning.devices import FREE, READ, Devices, known_devices
 from viewcache.materializer.planning.ladder import Ladder
+from viewcache.store import ENCODED, Written
 from viewcache.store.tier import LOCAL, PASSING
 
-__all__ = ["CostModel"]
+__all__ = ["CostModel", "work_rows"]
 
 LEAST_BYTES = 64 << 20
 """Measurements of fewer bytes than this say little; the guess stands until there are more."""
@@ -119,6 +120,52 @@ class CostModel:
         pairs = [(getattr(self, name), getattr(before, name)) for name in _rates()]
         rates_moved = any(not 1 / MOVED <= now / then <= MOVED for now, then in pairs)
         return rates_moved or self.devices.moved(before.devices, MOVED)
+
+
+def work_rows(
+    seconds: Mapping[str, float],
+    cpu_s: Mapping[str, float],
+    frames: Mapping[str, int],
+    made: Sequence[Written],
+    loaded_codec: str,
+    passed: Set[str] = frozenset(),
+) -> list[IoSampleRow]:
+    """What a job's stages cost, in the common currency of estimates.
+
+    Args:
+        seconds: busy seconds by stage.
+        cpu_s: core seconds by stage, the least that it was busy: what is waited for a core is shared among stages.
+        frames: `Report.frames`.
+        made: its objects.
+        loaded_codec: of the intermediates that it read.
+        passed: keys of those of its objects that are not stored.
+    """
+    seconds = {op: max(each, cpu_s.get(op, 0.0)) for op, each in seconds.items()}
+    frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
+    copied = [each.raw_bytes for each in made if each.codec not in ENCODED]  # others are packed as they come
+    loaded = frames.get("loaded", 0)
+    work = {
+        "decode": (frames.get("packets", 0), frame_bytes),  # a skipped frame takes decoding too
+        "convert": (frames.get("converted", 0), frame_bytes),
+        "load": (loaded, frames.get("loaded_bytes", 0) // max(1, loaded)),
+        "augment": (len(copied), sum(copied) // max(1, len(copied))),
+    }
+    rows = [
+        IoSampleRow(op, max(by, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * by, cpu_s.get(op, 0))
+        for op, (n, by) in work.items()
+        if n and seconds.get(op)
+    ]
+    wall_s = sum(each.seconds for each in made)
+    where = [(PASSING if each.key in passed else LOCAL, each.codec) for each in made]
+    for place in sorted(set(where)):
+        mine = [each for each, its in zip(made, where, strict=True) if its == place]
+        size = sum(each.raw_bytes for each in mine)
+        # By size where all go to one tier: what one writer waited for another says nothing of its codec.
+        part = size / max(1, clip_bytes) if not passed else sum(each.seconds for each in mine) / (wall_s or 1.0)
+        bucket, store_s = (size // len(mine)).bit_length() - 1, seconds.get("store", 0.0) * part
+        core_s = cpu_s.get("store", 0.0) * part
+        rows.append(IoSampleRow("store", bucket, place[1], place[0], len(mine), store_s, size, core_s))
+    return rows
 
 
 _APART = ("ladder", "devices", "batch_s", "begin_s")

@@ -12,8 +12,10 @@ from types import MappingProxyType
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.lossless import H264, available
+from viewcache.store.codec_trial import Trial
+from viewcache.store.tier import LOCAL
 
-__all__ = ["GUESSED", "Ladder", "Rung", "Trials", "trials_of"]
+__all__ = ["GUESSED", "Ladder", "Rung", "Trials", "trial_rows", "trials_of"]
 
 PRIOR_BYTES = 32 << 20
 """The guess counts like so many raw bytes that were measured: one small trial on a busy machine says little."""
@@ -80,6 +82,20 @@ class Trials:
     def was_tried(self) -> bool:
         """Whether something was packed and unpacked."""
         return bool(self.raw_bytes and self.unpacked_bytes)
+
+
+def trial_rows(trials: Iterable[Trial]) -> list[IoSampleRow]:
+    """Trials as measured work: ``pack`` and ``unpack`` count raw bytes, ``packed`` what came out."""
+    rows: list[IoSampleRow] = []
+    for each in trials:
+        bucket, unpack_s = each.chunk_bytes.bit_length() - 1, each.unpack_s
+        rows += [
+            IoSampleRow("pack", bucket, each.codec, LOCAL, 1, each.pack_s, each.raw_bytes, each.pack_s),
+            IoSampleRow("packed", bucket, each.codec, LOCAL, 1, 0.0, each.packed_bytes),
+        ]
+        if unpack_s is not None:
+            rows.append(IoSampleRow("unpack", bucket, each.codec, LOCAL, 1, unpack_s, each.raw_bytes, unpack_s))
+    return rows
 
 
 def trials_of(samples: Iterable[IoSampleRow]) -> dict[tuple[str, int], Trials]:

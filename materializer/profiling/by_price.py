@@ -4,13 +4,14 @@ The same rule as in training (`retention/balance`), over the images of a sample 
 trade-off: decoding is taken to cost as much as an image has pixels, and reading a kept picture as much as it has bytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.devices import SOURCE
-from viewcache.materializer.profiling.rates import Form, Rates
+from viewcache.materializer.profiling.rates import Rates
 from viewcache.materializer.retention.balance import balance
 from viewcache.materializer.retention.choice import Options
 from viewcache.store.tier import LOCAL
@@ -18,17 +19,20 @@ from viewcache.store.tier import LOCAL
 __all__ = ["ByPrice", "Images", "by_price"]
 
 _ENCODED, _KEPT = 0, 1
-"""Columns: made of the file, made of a kept picture."""
+"""Columns: made of the file, made of a picture that is kept in the first codec; the other codecs come behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Of each of n images; (n,) arrays."""
+    """Of each of n images; (n,) arrays but for one."""
 
     file_bytes: NDArray[np.float64]
     pixels: NDArray[np.float64]
     """Of the file's picture."""
+    picture_bytes: NDArray[np.float64]
+    """Of the picture that may be kept."""
     kept_bytes: NDArray[np.float64]
+    """(n, codecs) that it takes in each codec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,38 +45,31 @@ class ByPrice:
     """Part of the images that is kept."""
 
 
-def by_price(rates: Rates, images: Images) -> ByPrice:
+def by_price(rates: Sequence[Rates], images: Images) -> ByPrice:
     """Choose among images of which there is room for all.
 
     Args:
-        rates: means of these images.
+        rates: means of these images, for each codec in which pictures may be kept.
         images: the sample.
     """
-    sizes = images.pixels / images.pixels.mean(), images.kept_bytes / images.kept_bytes.mean()
-    forms = rates.source, rates.kept
+    some, forms = rates[0], (rates[0].source, *(each.kept for each in rates))
+    kept = images.picture_bytes / images.picture_bytes.mean()
+    sizes = np.stack([images.pixels / images.pixels.mean(), *[kept] * len(rates)], axis=1)
+    worker_s, reader_s = (sizes * [getattr(form, name) for form in forms] for name in ("worker_s", "reader_s"))
     # Of two limits of the cores that one is weighed which binds where most is decoded.
-    of_workers = rates.source.worker_s / rates.workers > (rates.source.worker_s + rates.source.reader_s) / rates.cores
-    cores = rates.workers if of_workers else rates.cores
-    core_s = np.stack([size * _core_s(form, of_workers) for size, form in zip(sizes, forms, strict=True)], axis=1)
-    nothing = np.zeros(len(images.pixels))
-    file_s, kept_s = images.file_bytes / rates.source.bytes_per_s, images.kept_bytes / rates.kept.bytes_per_s
-    if rates.one_device:
-        device_s = {LOCAL: np.stack([file_s, kept_s], axis=1)}
-    else:
-        device_s = {SOURCE: np.stack([file_s, nothing], axis=1), LOCAL: np.stack([nothing, kept_s], axis=1)}
-    size = np.stack([nothing, images.kept_bytes], axis=1).astype(np.int64)
-    options = Options(size, core_s, core_s, _KEPT, _ENCODED, device_s, cores)
-    kept = balance(options, int(size.sum())).option == _KEPT
-    worker_s, reader_s = (
-        float(np.where(kept, sizes[_KEPT] * of_kept, sizes[_ENCODED] * of_source).mean())
-        for of_source, of_kept in (
-            (rates.source.worker_s, rates.kept.worker_s),
-            (rates.source.reader_s, rates.kept.reader_s),
-        )
-    )
-    read = float(np.where(kept, 0, images.file_bytes).mean()), float(np.where(kept, images.kept_bytes, 0).mean())
-    return ByPrice(1 / max(rates.core_s(worker_s, reader_s), rates.device_s(*read)), float(kept.mean()))
+    of_workers = some.source.worker_s / some.workers > (some.source.worker_s + some.source.reader_s) / some.cores
+    core_s, cores = (worker_s, some.workers) if of_workers else (worker_s + reader_s, some.cores)
+    from_kept = np.column_stack([np.zeros(len(kept)), images.kept_bytes])
+    from_files = np.zeros_like(from_kept)
+    from_files[:, _ENCODED] = images.file_bytes
+    device_s = {SOURCE: from_files / some.source.bytes_per_s, LOCAL: from_kept / some.kept.bytes_per_s}
+    if some.one_device:
+        device_s = {LOCAL: device_s[SOURCE] + device_s[LOCAL]}
+    options = Options(from_kept.astype(np.int64), core_s, core_s, _KEPT, _ENCODED, device_s, cores)
+    option = balance(options, int(options.bytes.max(axis=1).sum())).option
 
+    def mean(each: NDArray[np.float64]) -> float:
+        return float(each[np.arange(len(option)), option].mean())
 
-def _core_s(form: Form, of_workers: bool) -> float:
-    return form.worker_s if of_workers else form.worker_s + form.reader_s
+    busy = some.core_s(mean(worker_s), mean(reader_s)), some.device_s(mean(from_files), mean(from_kept))
+    return ByPrice(1 / max(busy), float((option != _ENCODED).mean()))

@@ -1,22 +1,26 @@
 """The work of training on a sample: workers make blocks, each is read, and what was read of a device is cold again.
 
-Workers, jobs and memory are those of a cache; nothing is recorded. Only what is kept lies in a folder of its own. The
-trade-off: a few hundred images come round and round, so their pages are dropped after each use, which takes this
-process some microseconds a file that training would not spend.
+Workers, jobs and memory are those of a cache, and what they take is measured work as there. Only what is kept lies in a
+folder of its own. The trade-off: a few hundred images come round and round, so their pages are dropped after each use,
+which takes this process some microseconds a file that training would not spend.
 """
 
+import math
 import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import BadInput, BadVideo, Full, WorkerDied
+from viewcache.materializer.clock import WorkClock
 from viewcache.materializer.media.source import local_path
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Part, Recipe, block_recipe
 from viewcache.materializer.planning.size import clip_bound
@@ -24,15 +28,18 @@ from viewcache.materializer.profiling.by_price import Images
 from viewcache.materializer.profiling.cold import CHANGED, drop, files_of, warm
 from viewcache.materializer.profiling.mixes import TENTHS
 from viewcache.materializer.profiling.sample import Sample, pack_of
+from viewcache.materializer.profiling.work import WorkDone
 from viewcache.materializer.spec import CacheSpec
 from viewcache.materializer.workers.ahead import Extent
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, PassingTarget, Target
 from viewcache.materializer.workers.pool import Event, EventKind
 from viewcache.materializer.workers.start import start_pool
-from viewcache.store import aligned_empty
+from viewcache.store import CODECS, aligned_empty
+from viewcache.store.codec_trial import try_codecs
 from viewcache.store.passing import Passage, PassingMemory
+from viewcache.store.tier import PASSING
 
-__all__ = ["WINDOWS", "Pipeline", "Throughput"]
+__all__ = ["WINDOWS", "Pipeline", "Throughput", "codecs_of"]
 
 WINDOWS = 4
 """Of each measurement; the first is left out."""
@@ -112,6 +119,11 @@ class _Window:
         )
 
 
+def codecs_of(cache: CacheSpec) -> tuple[str, ...]:
+    """The codecs in which a cache may keep pictures of images."""
+    return tuple(CODECS) if cache.local.codec == "auto" else (cache.local.codec,)
+
+
 class Pipeline:
     """Workers and a reader on a sample of images. Not thread-safe; `close` ends the workers."""
 
@@ -127,14 +139,19 @@ class Pipeline:
             Full: the system has no descriptors or memory for it now.
         """
         self._sample = sample
+        self.codecs = codecs_of(cache)
+        """In which pictures are kept."""
         self._workers = cache.worker_count
         self._target = FolderTarget(scratch, durable=False)
         shape = sample.parts[0].recipe.shape
         place_bytes = clip_bound(int(np.prod(shape)) * sample.together, sample.together)
         self._buffer = aligned_empty((sample.together * shape[0], *shape[1:]))
         self._number = 0
-        self._kept: dict[str, Intermediate] = {}
-        """By the image's content key."""
+        self._kept: dict[str, dict[str, Intermediate]] = {codec: {} for codec in self.codecs}
+        """By codec and the image's content key."""
+        self._work = WorkDone()
+        self._counts = True
+        """Whether what is done now is measured work as any other: not where bytes are read cold."""
         self._parts: tuple[tuple[Part, ...], ...] = ()
         """Of each block."""
         self._files: dict[str, Extent] = {}
@@ -167,36 +184,52 @@ class Pipeline:
     # What is kept ---------------------------------------------------------------------------------------------------
 
     def keep(self) -> Iterator[int]:
-        """Make the pictures that may be kept, and give how many are there by and by; an image without is left out.
+        """Make the pictures that may be kept, in each codec, and give how many are there by and by.
+
+        An image that cannot be decoded is left out.
 
         Raises:
             Full: the disk has no room.
             BadInput: too few images can be decoded.
         """
-        waiting = deque(self._sample.packs)
-        packs: dict[int, Recipe] = {}
+        packs: Sequence[Recipe] = self._sample.packs
+        for codec in self.codecs:
+            packs = yield from self._keep(packs, codec)
+        self._part_blocks([part for part in self._sample.parts if part.source.key in self._first])
+
+    @property
+    def _first(self) -> dict[str, Intermediate]:
+        """What is kept in the first codec: the others are made of that."""
+        return self._kept[self.codecs[0]]
+
+    def _keep(self, wanted: Sequence[Recipe], codec: str) -> Generator[int, None, list[Recipe]]:
+        """Make packs in a codec; those that were."""
+        waiting, packs, there = deque(wanted), dict[int, Recipe](), list[Recipe]()
         while waiting or self._pool.busy:
             while waiting and self._pool.has_room():
-                pack = waiting.popleft()
+                pack = replace(waiting.popleft(), key=secrets.token_hex(16), codec=codec)
                 first = pack.parts[0].source
-                job = self._job((pack,), first.uri, first.name, self._target)
+                kept = (self._first.get(part.source.key) for part in pack.parts)
+                job = self._job((pack,), first.uri, first.name, self._target, kept)
                 packs[job.number] = pack
                 self._pool.submit(job)
             for event in self._heard():
                 if event.made is not None:
-                    self._add(packs.pop(event.job.number), event.made)
-                    yield len(self._kept)
+                    there.append(packs.pop(event.job.number))
+                    self._add(there[-1], event.made)
+                    yield sum(map(len, self._kept.values()))
                 elif event.job.number in packs:  # an image is bad, and so it has none
                     parts = packs.pop(event.job.number).parts
                     halves = (parts[: len(parts) // 2], parts[len(parts) // 2 :])
                     waiting.extend(pack_of(half) for half in halves if len(parts) > 1)
-        self._part_blocks([part for part in self._sample.parts if part.source.key in self._kept])
+        return there
 
     def _add(self, pack: Recipe, made: Made) -> None:
         """A pack is there."""
         for part, first in zip(pack.parts, pack.layout.firsts, strict=True):
             image, recipe = part.source.key, part.recipe
-            self._kept[image] = IntermediateObject(0, image, recipe, pack.key, first).stored_as(made.stored)
+            kept = IntermediateObject(0, image, recipe, pack.key, first).stored_as(made.stored)
+            self._kept[pack.codec][image] = kept
 
     def _part_blocks(self, there: list[Part]) -> None:
         """Part images into blocks, otherwise than into packs: the next epoch has another order."""
@@ -214,41 +247,45 @@ class Pipeline:
             path = local_path(part.source.uri)
             self._files[part.source.key] = Extent(path, 0, os.stat(path).st_size)
 
-    def extents(self, *, kept: bool) -> list[list[Extent]]:
-        """What blocks are made of, a list for each block: kept pictures, or the files of images."""
-        return [[self._extent(part, kept=kept) for part in parts] for parts in self._parts]
+    def extents(self, codec: str | None) -> list[list[Extent]]:
+        """What blocks are made of, a list for each block: pictures kept in a codec, or the files of images."""
+        return [[self._extent(part, codec) for part in parts] for parts in self._parts]
 
     def files(self) -> list[list[Extent]]:
         """The files of images as they are read, those beside the sample included."""
         beside, length = [Extent(path) for path in self._sample.beside], len(self._parts[0])
         others = (beside[at : at + length] for at in range(0, len(beside), length))
-        return [*self.extents(kept=False), *others]
+        return [*self.extents(None), *others]
 
-    def image_bytes(self, *, kept: bool) -> float:
+    def image_bytes(self, codec: str | None) -> float:
         """Bytes of one of them, on average."""
-        lengths = [extent.length for of in self.extents(kept=kept) for extent in of]
-        return sum(lengths) / len(lengths)
+        return float(self._lengths(codec).mean())
+
+    def _lengths(self, codec: str | None) -> NDArray[np.float64]:
+        return np.array([extent.length for of in self.extents(codec) for extent in of], np.float64)
 
     def images(self) -> Images:
         """What each image takes."""
-        of = [(each, self._sample.pixels[each.source.key]) for parts in self._parts for each in parts]
+        images = [part.source.key for parts in self._parts for part in parts]
         return Images(
-            np.array([self._extent(part, kept=False).length for part, _ in of], np.float64),
-            np.array([pixels for _, pixels in of], np.float64),
-            np.array([self._extent(part, kept=True).length for part, _ in of], np.float64),
+            self._lengths(None),
+            np.array([self._sample.pixels[each] for each in images], np.float64),
+            np.array([math.prod(self._first[each].picture) for each in images], np.float64),
+            np.stack([self._lengths(codec) for codec in self.codecs], axis=1),
         )
 
-    def _extent(self, part: Part, *, kept: bool) -> Extent:
+    def _extent(self, part: Part, codec: str | None) -> Extent:
         image = part.source.key
-        return self._target.extent_of(self._kept[image].stored) if kept else self._files[image]
+        return self._files[image] if codec is None else self._target.extent_of(self._kept[codec][image].stored)
 
     # Throughput -----------------------------------------------------------------------------------------------------
 
-    def run(self, tenths: int, seconds: float, *, cold: bool) -> list[Throughput]:
+    def run(self, tenths: int, codec: str, seconds: float, *, cold: bool) -> list[Throughput]:
         """Make and read blocks for a while.
 
         Args:
             tenths: so many of ten pictures are made of what is kept, the others of their files.
+            codec: of what is kept.
             seconds: of each of `WINDOWS`.
             cold: whether files are dropped from memory before they are used; else all are read once before.
 
@@ -260,12 +297,13 @@ class Pipeline:
             WorkerDied: a worker ended.
             BadVideo: a block could not be made, since files were changed.
         """
-        extents = [extent for kept in (True, False) for of in self.extents(kept=kept) for extent in of]
+        self._counts = not cold
+        extents = [extent for form in (codec, None) for of in self.extents(form) for extent in of]
         if cold:
             drop(files_of(extents))
         else:
             warm(extents)
-        mixed = self._mixed(tenths)
+        mixed = self._mixed(tenths, codec)
         idle, running, unmade = deque(self._parts), dict[int, tuple[_Block, Passage]](), set[int]()
         done: list[_Block] = []
         windows: list[Throughput] = []
@@ -297,7 +335,7 @@ class Pipeline:
                     done.append(block)
         return windows[1:WINDOWS]
 
-    def _mixed(self, tenths: int) -> Callable[[tuple[Part, ...]], _Block]:
+    def _mixed(self, tenths: int, codec: str) -> Callable[[tuple[Part, ...]], _Block]:
         """Chooses what each block is made of: of all images so many are of what is kept, and about as many of each."""
         random = np.random.default_rng(tenths)
         carried = 0.0
@@ -308,8 +346,8 @@ class Pipeline:
             count = round(wanted)
             carried = wanted - count
             chosen = set(random.permutation(len(parts))[:count].tolist())
-            kept = tuple(self._kept[part.source.key] for at, part in enumerate(parts) if at in chosen)
-            extents = tuple(self._extent(part, kept=at in chosen) for at, part in enumerate(parts))
+            kept = tuple(self._kept[codec][part.source.key] for at, part in enumerate(parts) if at in chosen)
+            extents = tuple(self._extent(part, codec if at in chosen else None) for at, part in enumerate(parts))
             size = {True: 0, False: 0}
             for at, extent in enumerate(extents):
                 size[at in chosen] += extent.length
@@ -326,17 +364,22 @@ class Pipeline:
         target = PassingTarget(self._target, self._memory.handle, {key: passage.place})
         first = block.parts[0].source
         recipe = block_recipe(key, block.parts, 0, bound)
-        job = self._job((recipe,), first.uri, first.name, target)
-        return replace(job, intermediates=block.kept), passage
+        return self._job((recipe,), first.uri, first.name, target, block.kept), passage
 
-    def _job(self, clips: tuple[Recipe, ...], uri: str, name: str, target: Target) -> Job:
+    def _job(
+        self, clips: tuple[Recipe, ...], uri: str, name: str, target: Target, kept: Iterable[Intermediate | None]
+    ) -> Job:
         self._number += 1
-        return Job(self._number, uri, name, clips[0].key, b"", clips, target)
+        job = Job(self._number, uri, name, clips[0].key, b"", clips, target)
+        return replace(job, intermediates=tuple(each for each in kept if each is not None))
 
     def _read(self, made: Made, passage: Passage) -> None:
         """What a loader does: copy the block out, checked, and let it go."""
         passage.arrived(made.written.physical)
+        clock = WorkClock(PASSING)
         self._memory.read(made.stored, self._buffer[: made.written.shape[0]])
+        if self._counts:
+            self._work.read(made.written, clock)
         self._memory.delete(made.stored)
 
     def _heard(self) -> list[Event]:
@@ -352,7 +395,18 @@ class Pipeline:
                 raise WorkerDied(f"{event.job.file}: a worker ended while mixes were measured: {event.reason}")
             if event.report is not None and event.report.error:
                 raise event.report.failure
+            if self._counts:
+                block = event.job.block
+                self._work.heard(event, frozenset() if block is None else {block.key})
         return events
+
+    def measured_work(self) -> list[IoSampleRow]:
+        """What all work from memory has taken, and what each codec does to the kept pictures, which is tried now."""
+        for kept in self._first.values():
+            out = aligned_empty(kept.stored.shape)
+            self._target.read_into(kept.stored, out, range(len(kept.stored.table.sizes)))
+            self._work.tried(try_codecs(out[: math.prod(kept.picture)]))
+        return self._work.rows()
 
     def _spent(self) -> _Spent:
         pids, own = self._pool.pids(), time.process_time()

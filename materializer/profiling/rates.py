@@ -65,6 +65,11 @@ class Rates:
         """Pictures a second of a mix."""
         return min(self.cores_per_s(tenths), self.devices_per_s(tenths))
 
+    @property
+    def best(self) -> int:
+        """The mix of which most is predicted, in tenths; of equal ones the one that keeps least."""
+        return max(TENTHS, key=self.predicted)
+
 
 def _mixed(source: float, kept: float, tenths: int) -> float:
     share = tenths / TENTHS[-1]

@@ -14,12 +14,13 @@ from typing import TypeVar
 
 from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.errors import BadVideo, Full
+from viewcache.materializer.planning.cost import work_rows
 from viewcache.materializer.planning.devices import SOURCE
+from viewcache.materializer.planning.ladder import trial_rows
 from viewcache.materializer.planning.recipe import Intermediate, KeptFile, Recipe
 from viewcache.materializer.scheduling.intermediate_work import hold_intermediates
 from viewcache.materializer.scheduling.rules import Wanted, in_order_of_need
 from viewcache.materializer.scheduling.work import SECONDS_PER_FRAME, Makeable, Work
-from viewcache.materializer.storage.codecs import trial_rows
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, Stretch
 from viewcache.materializer.workers.job import Job, Made, Near, Report, Target
@@ -193,7 +194,7 @@ class Tally:
             cpu_s["load"] = max(0.0, cpu_s.get("load", 0.0) - row.cpu_s)
             frames["loaded"] -= row.n
             frames["loaded_bytes"] -= row.bytes
-        ledger.add_samples(seconds, cpu_s, frames, running.made, loads, trials, running.passed)
+        ledger.add_samples([*work_rows(seconds, cpu_s, frames, running.made, loads, running.passed), *trials])
 
 
 def by_work(wanted: Iterable[tuple[SomeWork, int]]) -> list[tuple[SomeWork, list[int]]]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow, ObjectKind
-from viewcache.materializer.planning.ladder import trials_of
+from viewcache.materializer.planning.ladder import trial_rows, trials_of
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.storage.ratios import Ratios
@@ -26,7 +26,7 @@ from viewcache.store.codec_choice import RAW, CodecCost, CodecTable
 from viewcache.store.codec_trial import Trial
 from viewcache.store.tier import LOCAL, MEMORY, REMOTE
 
-__all__ = ["CodecChooser", "Rates", "cheapest_codec", "costs_of", "has_trial", "rates", "trial_rows"]
+__all__ = ["CodecChooser", "Rates", "cheapest_codec", "costs_of", "has_trial", "rates"]
 
 LEAST_BYTES = 4 << 20
 """Measurements of fewer raw bytes than this say little."""
@@ -53,20 +53,6 @@ LATER_EVERY = 256
 def has_trial(job: int) -> bool:
     """Whether the job of a number, counted from 1, tries all codecs."""
     return job % (TRIAL_EVERY if job < TRIALS * TRIAL_EVERY else LATER_EVERY) == 1
-
-
-def trial_rows(trials: Iterable[Trial]) -> list[IoSampleRow]:
-    """Trials as measured work: ``pack`` and ``unpack`` count raw bytes, ``packed`` what came out."""
-    rows: list[IoSampleRow] = []
-    for each in trials:
-        bucket, unpack_s = each.chunk_bytes.bit_length() - 1, each.unpack_s
-        rows += [
-            IoSampleRow("pack", bucket, each.codec, LOCAL, 1, each.pack_s, each.raw_bytes, each.pack_s),
-            IoSampleRow("packed", bucket, each.codec, LOCAL, 1, 0.0, each.packed_bytes),
-        ]
-        if unpack_s is not None:
-            rows.append(IoSampleRow("unpack", bucket, each.codec, LOCAL, 1, unpack_s, each.raw_bytes, unpack_s))
-    return rows
 
 
 _READ_ONCE = (ObjectKind.CLIP, ObjectKind.BLOCK)

@@ -17,7 +17,7 @@ from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.storage.eviction import Eviction, Victim
 from viewcache.materializer.storage.leases import Leases
 from viewcache.materializer.storage.shelf import Copy, Shelf, written_row
-from viewcache.store import ENCODED, Written
+from viewcache.store import Written
 
 if TYPE_CHECKING:
     from viewcache.catalog import Catalog
@@ -378,53 +378,9 @@ class Ledger:
                 freed += by_id[victim.object_id].bytes
         return chosen
 
-    def add_samples(
-        self,
-        seconds: Mapping[str, float],
-        cpu_s: Mapping[str, float],
-        frames: dict[str, int],
-        made: list[Written],
-        loaded_codec: str,
-        further: Sequence[IoSampleRow] = (),
-        passed: Set[str] = frozenset(),
-    ) -> None:
-        """Record what a job's stages cost, in the common currency of the planner's estimates.
-
-        Args:
-            seconds: busy seconds by stage.
-            cpu_s: core seconds by stage, the least that it was busy: what is waited for a core is shared among stages.
-            frames: `Report.frames`.
-            made: its objects.
-            loaded_codec: of the intermediates that it read.
-            further: what was measured beside.
-            passed: keys of those of its objects that are not stored.
-        """
-        seconds = {op: max(each, cpu_s.get(op, 0.0)) for op, each in seconds.items()}
-        frame_bytes, clip_bytes = frames.get("frame_bytes", 0), sum(each.raw_bytes for each in made)
-        copied = [each.raw_bytes for each in made if each.codec not in ENCODED]  # others are packed as they come
-        loaded = frames.get("loaded", 0)
-        work = {
-            "decode": (frames.get("packets", 0), frame_bytes),  # a skipped frame takes decoding too
-            "convert": (frames.get("converted", 0), frame_bytes),
-            "load": (loaded, frames.get("loaded_bytes", 0) // max(1, loaded)),
-            "augment": (len(copied), sum(copied) // max(1, len(copied))),
-        }
-        rows = [
-            IoSampleRow(op, max(by, 1).bit_length() - 1, loaded_codec, LOCAL, n, seconds[op], n * by, cpu_s.get(op, 0))
-            for op, (n, by) in work.items()
-            if n and seconds.get(op)
-        ]
-        wall_s = sum(each.seconds for each in made)
-        where = [(PASSING if each.key in passed else LOCAL, each.codec) for each in made]
-        for place in sorted(set(where)):
-            mine = [each for each, its in zip(made, where, strict=True) if its == place]
-            size = sum(each.raw_bytes for each in mine)
-            # By size where all go to one tier: what one writer waited for another says nothing of its codec.
-            part = size / max(1, clip_bytes) if not passed else sum(each.seconds for each in mine) / (wall_s or 1.0)
-            bucket, store_s = (size // len(mine)).bit_length() - 1, seconds.get("store", 0.0) * part
-            core_s = cpu_s.get("store", 0.0) * part
-            rows.append(IoSampleRow("store", bucket, place[1], place[0], len(mine), store_s, size, core_s))
-        self._catalog.add_io_samples([*rows, *further])
+    def add_samples(self, rows: Sequence[IoSampleRow]) -> None:
+        """Record what work has cost, see `work_rows`."""
+        self._catalog.add_io_samples(rows)
 
     def add_shortfalls(self, silenced: Mapping[str, str], unpacked: Mapping[str, str]) -> None:
         """Record what was made, but not as it should be; each is key → what is wrong.

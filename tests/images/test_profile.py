@@ -25,7 +25,9 @@ from tests.scheduling.harness import until
 from tests.tiny import single
 from viewcache.api.cli.main import main
 from viewcache.catalog import Catalog
+from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import host_of, known_devices, record_devices
+from viewcache.materializer.storage.codecs import rates as codec_rates
 
 __all__ = ["empty_database", "server"]
 
@@ -107,6 +109,57 @@ def test_a_profile_is_whole(tmp_path: Path, images: Path, capsys: pytest.Capture
     assert 0 <= found["by_price_kept"] <= 1
     assert found["images"] == found["of_images"] == COUNT
     assert found["recorded"]
+    codecs = {each["codec"]: each for each in found["codecs"]}
+    assert list(codecs) == ["raw", "lz4", "zstd1"]
+    promised = [each["predicted_per_s"] for each in codecs.values()]
+    assert found["codec"] == next(name for name in codecs if codecs[name]["predicted_per_s"] >= 0.95 * max(promised))
+    mine = codecs[found["codec"]]
+    assert (
+        mine["predicted_per_s"]
+        == max(mix["predicted_per_s"] for mix in mixes)
+        == mixes[mine["best"]]["predicted_per_s"]
+    )
+    assert mine["cores_per_s"] == mixes[-1]["cores_per_s"]
+    assert mine["image_bytes"] == next(each["image_bytes"] for each in found["devices"] if each["tier"] == "local")
+
+
+def test_a_stated_codec_is_the_only_one(tmp_path: Path, images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the configuration says how objects are packed, pictures are kept and measured in that way alone."""
+    given = config(tmp_path / "store", images, on_bad_image="skip")
+    root, budget = given["cache"]["store"], given["cache"].pop("budget")
+    given["cache"]["store"] = [{"url": root, "budget": budget, "codec": "zstd1"}]
+    found = measured(written(tmp_path, given), "--seconds", "1", capsys=capsys)
+    assert [each["codec"] for each in found["codecs"]] == [found["codec"]] == ["zstd1"]
+
+
+def test_plans_reckon_with_what_was_measured(
+    tmp_path: Path, photographs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new cache knows what work and codecs take on this machine, and `plan` says another cost of an epoch."""
+    store = tmp_path / "store"
+    path = written(tmp_path, of_photographs(store, photographs))
+
+    def epoch_s() -> Any:
+        capsys.readouterr()
+        assert main(["plan", str(path), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["horizon"]["epoch_s"]
+
+    before = epoch_s()
+    measured(path, "--seconds", "4", capsys=capsys)
+    with Catalog.open(store, create=False) as catalog:
+        samples = catalog.load_io_samples()
+    known, guessed = CostModel.measured(samples), CostModel()
+    for name in ("decode_s_per_pixel", "convert_s_per_pixel", "augment_s_per_byte", "store_s_per_byte"):
+        assert getattr(known, name) != getattr(guessed, name), name
+    for name in ("load_s_per_byte", "pass_s_per_byte"):
+        assert getattr(known, name) != getattr(guessed, name), name
+    pictures = 256 * 341 * 3
+    for codec in ("lz4", "zstd1"):
+        assert known.ladder.rung(codec, pictures) != guessed.ladder.rung(codec, pictures)
+    assert set(codec_rates(samples, "local", pictures)) == {"raw", "lz4", "zstd1"}
+    loads = {row.codec: row.bytes for row in samples if (row.op, row.tier) == ("load", "local")}
+    assert loads.keys() == {"raw", "lz4", "zstd1"}
+    assert epoch_s() != before
 
 
 def test_a_profile_records_rates_and_nothing_else(
@@ -180,6 +233,7 @@ def test_words(tmp_path: Path, images: Path, capsys: pytest.CaptureFixture[str])
         "bind",
         "by price",
         "against predicted: ",
+        "kept as zstd1: ",
         "recorded",
     ):
         assert words in out

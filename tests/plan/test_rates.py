@@ -76,7 +76,7 @@ def some_images(seed: int, count: int = 200) -> Images:
     """Of sizes like those of ImageNet, and kept pictures that are all alike; their means are those of `machine`."""
     size = np.random.default_rng(seed).lognormal(0, 0.6, count)
     size /= size.mean()
-    return Images(121e3 * size, 187_500 * size, np.full(count, 262e3))
+    return Images(121e3 * size, 187_500 * size, np.full(count, 262e3), np.full((count, 1), 262e3))
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(5e7, 2e9), st.booleans(), st.integers(1, 4), st.integers(1, 4))
@@ -84,7 +84,7 @@ def test_by_price_is_never_slower_than_a_mix(seed: int, device: float, one: bool
     """Of images whose mean has the rates, by more than one image makes a difference of, whatever binds."""
     rates = replace(machine(device, one_device=one), workers=workers, cores=cores)
     images = some_images(seed)
-    found = by_price(rates, images)
+    found = by_price([rates], images)
     one_image = images.pixels.max() / images.pixels.sum()
     for tenths in TENTHS:
         assert found.per_s >= rates.predicted(tenths) / (1 + 4 * one_image)
@@ -95,13 +95,25 @@ def test_by_price_keeps_the_large_ones_and_gains_by_it() -> None:
     """Where images differ, choosing gives more than the best mix; where they are alike, as much."""
     rates = machine(200e6)
     best = max(rates.predicted(each) for each in TENTHS)
-    assert by_price(rates, some_images(1)).per_s > 1.2 * best
-    alike = Images(np.full(1000, 121e3), np.full(1000, 187_500.0), np.full(1000, 262e3))
-    assert by_price(rates, alike).per_s == pytest.approx(best, rel=0.03)
+    assert by_price([rates], some_images(1)).per_s > 1.2 * best
+    alike = Images(np.full(1000, 121e3), np.full(1000, 187_500.0), np.full(1000, 262e3), np.full((1000, 1), 262e3))
+    assert by_price([rates], alike).per_s == pytest.approx(best, rel=0.03)
 
 
 def test_by_price_without_devices_keeps_all() -> None:
     """Cores alone count then."""
-    found = by_price(machine(INFINITE), some_images(2))
+    found = by_price([machine(INFINITE)], some_images(2))
     assert found.kept == 1
     assert found.per_s == pytest.approx(machine(INFINITE).predicted(10))
+
+
+def test_by_price_chooses_a_codec_for_each_picture() -> None:
+    """Pictures that pack well are kept packed, for the device's sake, and others as they are, for the cores'."""
+    raw, count = machine(800e6), 400
+    packs_well = np.arange(count) % 2 == 0
+    packed_bytes = np.where(packs_well, 26e3, 262e3)
+    zstd = replace(raw, kept=replace(raw.kept, worker_s=0.8e-3, bytes=float(packed_bytes.mean())))
+    files = np.full(count, 121e3), np.full(count, 187_500.0), np.full(count, 262e3)
+    both = by_price([raw, zstd], Images(*files, np.stack([files[2], packed_bytes], axis=1)))
+    for rates, kept in ((raw, files[2]), (zstd, packed_bytes)):
+        assert both.per_s > 1.2 * by_price([rates], Images(*files, kept[:, None])).per_s

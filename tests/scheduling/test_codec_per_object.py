@@ -23,11 +23,12 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ObjectKind
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
+from viewcache.materializer.planning.ladder import trial_rows
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.retention.keeper import Keeper
-from viewcache.materializer.storage.codecs import CodecChooser, Rates, cheapest_codec, costs_of, trial_rows
+from viewcache.materializer.storage.codecs import CodecChooser, Rates, cheapest_codec, costs_of
 from viewcache.materializer.storage.ratios import AT_FIRST, ENOUGH, LEAST_RATIO, Ratios
 from viewcache.store import CODECS, ArrayMeta, LocalTier, Stored, copy_object
 from viewcache.store.codec_trial import SHARE, Trial, sample_bytes

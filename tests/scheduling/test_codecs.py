@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import viewcache
 from tests.faults.caches import config, read_all
 from viewcache.catalog.records import IoSampleRow
+from viewcache.materializer.planning.ladder import trial_rows
 from viewcache.materializer.planning.prices import Prices
-from viewcache.materializer.storage.codecs import CodecChooser, Rates, cheapest_codec, rates, trial_rows
+from viewcache.materializer.storage.codecs import CodecChooser, Rates, cheapest_codec, rates
 from viewcache.store import CODECS, codec
 from viewcache.store.codec_trial import Trial, try_codecs
 

@@ -29,12 +29,13 @@ from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.lossless import DELTAS, H264, Pictures, decoder, takes
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.ladder import trial_rows
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import GROUP, Intermediate, Recipe
 from viewcache.materializer.planning.size import clip_bound
 from viewcache.materializer.retention import kept_objects
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_order
-from viewcache.materializer.storage.codecs import rates, trial_rows
+from viewcache.materializer.storage.codecs import rates
 from viewcache.materializer.workers.encoding import Encoding, try_pictures
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
 from viewcache.materializer.workers.make import make
