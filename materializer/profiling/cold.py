@@ -110,8 +110,8 @@ def read_cold(groups: Sequence[Sequence[Extent]], readers: int, seconds: float) 
     """
     extents = [extent for group in groups for extent in group]
     files = files_of(extents)
-    pictures = size = rounds = 0
-    spent = warm = 0.0
+    rounds = 0
+    pictures = size = spent = warm = 0.0
     with ThreadPoolExecutor(readers, thread_name_prefix="viewcache-profile") as pool:
         while spent < seconds or not rounds:
             drop(files)
@@ -122,25 +122,32 @@ def read_cold(groups: Sequence[Sequence[Extent]], readers: int, seconds: float) 
             # What a disk that has rested gives at first, or a limit of its rate, is not what it goes on to give.
             if rested := len(read) // 2:
                 begun, read = read[rested - 1].ended, read[rested:]
-            size += sum(each.bytes for each in read)
-            pictures += sum(each.pictures for each in read)
+            shares = [each.share_since(begun) for each in read]
+            size += sum(each.bytes * share for each, share in zip(read, shares, strict=True))
+            pictures += sum(each.pictures * share for each, share in zip(read, shares, strict=True))
             spent += read[-1].ended - begun
             rounds += 1
-    return ColdRead(pictures, size, spent, warm / rounds)
+    return ColdRead(round(pictures), round(size), spent, warm / rounds)
 
 
 class _Read(NamedTuple):
     """A group that was read."""
 
     ended: float
-    """Of `time.perf_counter`."""
+    """Of `time.perf_counter`, as ``begun``."""
     bytes: int
     pictures: int
+    begun: float
+
+    def share_since(self, at: float) -> float:
+        """Part of it that came after a moment; the other readers were in the middle of theirs when one had ended."""
+        return 1.0 if self.begun >= at else (self.ended - at) / (self.ended - self.begun)
 
 
 def _timed(extents: Sequence[Extent]) -> _Read:
+    begun = time.perf_counter()
     size = _read_group(extents)
-    return _Read(time.perf_counter(), size, len(extents))
+    return _Read(time.perf_counter(), size, len(extents), begun)
 
 
 def _read_group(extents: Sequence[Extent]) -> int:
