@@ -16,6 +16,7 @@ from viewcache.materializer.dataset.recording import key_found
 from viewcache.materializer.dataset.versions import version_name
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.picture_head import is_picture
 from viewcache.materializer.media.source import retired_uri, shown
 
 __all__ = ["ReplacedFiles"]
@@ -54,7 +55,9 @@ class ReplacedFiles:
         drawn = self._catalog.drawn_among(list(uris)).to_pylist() if uris else []
         warnings = []
         for row in drawn:
-            what = f"{shown(uris[row['video_id']])} has other content than when task {row['task']!r} drew it"
+            uri = uris[row["video_id"]]
+            other = "another size or time" if is_picture(uri) else "other content"
+            what = f"{shown(uri)} has {other} than when task {row['task']!r} drew it"
             if self._policies.get(row["task"]) == OnChangedVideo.RAISE:
                 raise BadInput(
                     f"{what}, and so have its views: restore the file; or, to go on with the new content, set "
@@ -111,8 +114,8 @@ class ReplacedFiles:
         if new.error:
             return self._keeps_versions and new.lasting and index_at is not None
         frames, video_id = (known.of(file.uri, name) for name in ("frames", "video_id"))
-        if index_at is None and frames is not None and not self._has_copies(video_id):
-            return False  # only its header was read, so nobody has seen a clip of it
+        if index_at is None and frames is not None and not is_picture(file.uri) and not self._has_copies(video_id):
+            return False  # only its header was read, so nobody has seen a clip of it; of an image nothing else ever is
         blob = None if index_at is None else self._catalog.read_index(index_at, key)
         try:
             before = None if blob is None else VideoIndex.from_bytes(blob)

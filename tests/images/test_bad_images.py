@@ -13,7 +13,7 @@ import pytest
 import viewcache
 from tests.clips import encode
 from tests.images.small import config, picture, save, save_folder
-from tests.images.test_images import read, same
+from tests.images.test_images import Read, read, same
 from tests.tiny import config as of_videos
 from tests.tiny import single, sql
 from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, Full, ViewcacheError, ViewNotFound
@@ -185,6 +185,50 @@ def test_an_image_that_goes_or_is_replaced_in_the_middle(tmp_path: Path, gone: b
         others = [np.array(batch["index"]) for place, batch in later.items() if place[0] == 3]
         (number,) = sql(cache, "select image_id from images where image = '2'")[0]
         assert number not in np.concatenate(others)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> tuple[Path, Read]:
+    """Six images, all epochs of which were read; one was replaced after that, as if by another program."""
+    folder = save_folder(tmp_path / "in", {f"{k}.png": (64, 48) for k in range(6)})
+    with viewcache.open(config(tmp_path / "store", folder)) as cache:
+        before = read(cache)
+    save(folder / "2.png", picture(64, 48, 99))
+    return folder, before
+
+
+@pytest.mark.parametrize("wide", [{}, {"mix": 0}, {"keep": "leaves"}], ids=["auto", "mix 0", "leaves"])
+def test_an_image_that_was_replaced_is_refused(tmp_path: Path, trained: tuple[Path, Read], wide: dict[str, object]) -> None:
+    """Opened again, what was read would have other bytes: that is an error, whatever is kept, until it is restored."""
+    folder, before = trained
+    with pytest.raises(BadInput, match=r"2\.png has another size or time than when task 'train' drew it"):
+        viewcache.open(config(tmp_path / "store", folder, cache=wide))
+    with viewcache.open(config(tmp_path / "store", folder, cache=wide, on_changed_video="warn")) as cache:
+        assert len(cache.changes("train")) == 1
+        after = read(cache)
+        ((number,),) = sql(cache, "select image_id from images where image = '2'")
+    assert after.keys() == before.keys()
+    assert _changed(before, after) == sorted(place for place in before if number in before[place]["index"])
+
+
+def test_a_replaced_image_is_a_new_version(tmp_path: Path, trained: tuple[Path, Read]) -> None:
+    """Under `version` the old one is gone, which is told and recorded, and the new one is drawn from then on."""
+    folder, before = trained
+    policies: dict[str, Any] = {"on_changed_video": "version", "epochs": 6}
+    with viewcache.open(config(tmp_path / "store", folder, **policies)) as cache:
+        after = read(cache)
+        images = dict(sql(cache, "select image, status from images"))
+        assert images == {**dict.fromkeys("01345", "ok"), "2": "gone", "2.v2": "ok"}
+        places = sql(cache, "select epoch, position // 2 from substitutions where epoch < 3 order by all")
+        assert sql(cache, "select count(*) from errors where message like 'changed_video: %'") == [(1,)]
+    assert places == _changed(before, after)
+    with viewcache.open(config(tmp_path / "store", folder, **policies)) as cache:
+        assert same(read(cache), after)
+
+
+def _changed(before: Read, after: Read) -> list[tuple[int, int]]:
+    """Places that have other bytes."""
+    return sorted(place for place in before if not same({place: before[place]}, {place: after[place]}))
 
 
 def test_a_block_that_cannot_be_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
