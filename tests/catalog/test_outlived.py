@@ -1,7 +1,7 @@
 """What nothing wants any more while training goes on, against the definition in Python, on both databases."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -250,3 +250,44 @@ def test_pictures_that_were_given_up_stay_until_others_are_there(catalog: Catalo
     catalog.flush()
     assert catalog.outlived([(row.task_id, 0, True)])["object_id"].to_pylist() == ([old] if there else [])
     assert not catalog.outlived([(row.task_id, 0, False)]).num_rows, "it is not known what the task needs"
+
+
+@pytest.mark.parametrize(("kept", "leaves"), [(range(4), True), (range(3), False), ((), False)])
+def test_packs_that_were_given_up_stay_until_all_images_lie_elsewhere(
+    catalog: Catalog, kept: Sequence[int], leaves: bool
+) -> None:
+    """A pack has pictures of many images: it leaves when each of them lies in a pack that is kept now."""
+    row, ids = registered(catalog)
+    row = catalog.ensure_task(replace(row, epochs=EPOCHS))
+    catalog.record_plan(plan(catalog, row, ids, 0, K))
+    keys = catalog.load_videos(row.dataset_id)["key"].to_pylist()
+    old = catalog.next_object_id(3)
+    new = [old + 1, old + 2]
+    packs = [
+        ObjectRow(
+            object_id=each,
+            key=f"{each:032x}",
+            kind=ObjectKind.PACK,
+            video_id=None,
+            depth=1,
+            est_bytes=1,
+            cost_s=0.0,
+            keep=each in new,
+            shape="2",
+        )
+        for each in (old, *new)
+    ]
+    catalog.record_objects(object_table(packs))
+    of_pack = {old: range(4), new[0]: [each for each in kept if each < 2], new[1]: [each for each in kept if each >= 2]}
+    parts = [
+        {"object_id": each, "place": place, "key": f"{each}.{place}", "video_key": keys[image], "first_byte": place}
+        for each, images in of_pack.items()
+        for place, image in enumerate(images)
+    ]
+    catalog.record_packs(pa.Table.from_pylist(parts, schema=schemas.PACK_PART))
+    catalog.expect_uses(dict.fromkeys(new, 3))
+    catalog.mark_ready([copy(each) for each in (old, *new)])
+    catalog.flush()
+    assert catalog.outlived([(row.task_id, 0, True)])["object_id"].to_pylist() == ([old] if leaves else [])
+    assert not catalog.outlived([(row.task_id, 0, False)]).num_rows, "it is not known what the task needs"
+    assert not catalog.outlived([(row.task_id, None, True)]).num_rows, "nobody has read"

@@ -198,7 +198,9 @@ def trained(tmp_path: Path) -> tuple[Path, Read]:
 
 
 @pytest.mark.parametrize("wide", [{}, {"mix": 0}, {"keep": "leaves"}], ids=["auto", "mix 0", "leaves"])
-def test_an_image_that_was_replaced_is_refused(tmp_path: Path, trained: tuple[Path, Read], wide: dict[str, object]) -> None:
+def test_an_image_that_was_replaced_is_refused(
+    tmp_path: Path, trained: tuple[Path, Read], wide: dict[str, object]
+) -> None:
     """Opened again, what was read would have other bytes: that is an error, whatever is kept, until it is restored."""
     folder, before = trained
     with pytest.raises(BadInput, match=r"2\.png has another size or time than when task 'train' drew it"):

@@ -74,6 +74,12 @@ with copied (object_id) as (
         coalesce(a.last_epoch + b.joined < s.epoch, false) and (n.task_id is null or a.last_epoch < n.first_epoch)
         and (o.kind in ('clip', 'block', 'audio') or s.weighed)
     )
+), given_up (object_id, video_key) as ( -- images in packs for which the keeper has no use
+    select p.object_id, p.video_key
+    from copied c
+    join object o on o.object_id = c.object_id
+    join pack_part p on p.object_id = c.object_id
+    where o.kind = 'pack' and not o.keep and not exists (select 1 from edge e where e.parent_id = o.object_id)
 ), replaced (object_id, last_epoch) as ( -- given up by the keeper, and all that it keeps of the video instead is there
     select o.object_id, -1
     from copied c
@@ -92,6 +98,21 @@ with copied (object_id) as (
             group by w.video_id
             having count(*) = count(k.object_id)
         )
+    union all
+    select m.object_id, -1
+    from given_up m
+    left join video v on v.key = m.video_key
+    left join task_group t on t.dataset_id = v.dataset_id
+    left join since s on s.group_id = t.group_id
+    group by m.object_id
+    having bool_or(s.epoch is not null and s.weighed)
+        and bool_and(m.video_key in (
+            select p.video_key
+            from expected_use x
+            join copied c on c.object_id = x.object_id
+            join pack_part p on p.object_id = x.object_id
+            where p.video_key in (select g.video_key from given_up g)
+        ))
 )
 select
     k.object_id, o.key, k.tier, cast(d.last_epoch as bigint) as last_epoch,
