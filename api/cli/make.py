@@ -94,7 +94,7 @@ def _show_previews(found: "Outlook", terminal: Terminal) -> None:
     for preview in found.tasks:
         for line in preview_lines(preview):
             terminal.show(line)
-        terminal.table(("objects", "count", "bytes", "kept", "kept bytes"), object_rows(preview))
+        terminal.table(("objects", "count", "as pixels", "kept", "kept, as pixels"), object_rows(preview))
         terminal.table(("", "decoded once", "on demand", "ratio"), cost_rows(preview))
         for warning in preview.warnings:
             terminal.say(f"warning: {warning}")
