@@ -6,7 +6,7 @@ made again to the bit. The trade-off: an encoder is opened for each group, which
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from viewcache.materializer.media.loss import Loss
 if TYPE_CHECKING:
     from av import VideoFrame
 
-__all__ = ["Group", "LossyDecoder", "encode", "encoder_version", "luma_psnr_db"]
+__all__ = ["Group", "LossyDecoder", "Unconverted", "encode", "encoder_version", "luma_psnr_db"]
 
 Bytes = NDArray[np.uint8]
 
@@ -39,8 +39,12 @@ EXACT_DB = 99.0
 
 _OPTIONS = {"preset": "ultrafast", "tune": "zerolatency", "x264-params": "cpu-independent=1"}
 """The cheapest to encode and to decode; the same bits on every kind of CPU."""
-_NEAR = 18.0, 46.0
-"""At this factor real clips have so many decibels, and about half a decibel more for each less (docs/design/0047)."""
+_EVEN = "ipratio=1"
+"""All pictures of a group by one quantizer: the first would lose less, and the others decide."""
+_NEAR = 17, 45.0
+"""By this quantizer five in six groups of real clips have so many decibels (docs/design/0071)."""
+_STEPS_PER_DB = 1.4
+"""Of the quantizer, from one quality to another, and for what is missing: then a second try suffices (same note)."""
 _LUMA = 2126, 7152, 722
 """BT.709, of ten thousand: sums of squares are whole numbers, so that every machine finds the same."""
 
@@ -55,43 +59,66 @@ class Group:
     """uint8 (n,3,H,W): what comes out of them again."""
     psnr_db: NDArray[np.float64]
     """(n,) luma PSNR of each."""
-    crf: int
-    """With which it was encoded."""
+    factor: int
+    """With which it was encoded: the constant rate factor, or of a stated quality the quantizer."""
     pack_s: float
     """Core seconds of encoding it, of all tries."""
     unpack_s: float
     """Of decoding it once."""
 
 
+class Unconverted:
+    """A decoded picture that is not RGB yet: of what a clip does not show nothing is converted."""
+
+    def __init__(self, frame: "VideoFrame") -> None:
+        """Of a frame in the format of groups, which belongs to it from now on."""
+        self._frame = frame
+        self.size = 3 * frame.height * frame.width
+        """Bytes of it as RGB."""
+
+    def part(self, y: int, x: int, h: int, w: int) -> Bytes:
+        """A new array, uint8 (3,h,w)."""
+        from viewcache.materializer.media.pixels import rgb_of  # loads the decoder's libraries
+
+        out = np.empty((3, h, w), np.uint8)
+        rgb_of(self._frame, out, y, x)
+        return out
+
+    def copy(self) -> "Unconverted":
+        """Itself: unlike arrays that are read into one buffer it stays what it is."""
+        return self
+
+    def whole(self) -> Bytes:
+        """A new array, uint8 (3,H,W)."""
+        return self.part(0, 0, self._frame.height, self._frame.width)
+
+
 class LossyDecoder:
-    """Unpacks groups, see `viewcache.materializer.media.lossless.Decoder`."""
+    """Unpacks groups."""
 
     def __init__(self, width: int, height: int) -> None:
         """For pictures of this size."""
-        self._out = np.empty((3, height, width), np.uint8)
+        self._expected = _FORMAT, width, height
 
-    def group(self, packets: Sequence[bytes | memoryview]) -> Iterator[Bytes]:
-        """The pictures, uint8 (bytes,), one after another; each is valid until the next is asked for.
+    def group(self, packets: Sequence[bytes | memoryview]) -> Iterator[Unconverted]:
+        """The pictures, one after another.
 
         Raises:
             ChunkDamaged: a packet does not give a picture.
         """
-        from viewcache.materializer.media.pixels import rgb_of  # loads the decoder's libraries
-
-        height, width = self._out.shape[1:]
         # A decoder of its own: groups that were encoded with a factor of 0 and others have parameter sets that differ,
         # and FFmpeg's decoder gives wrong pictures, without a word, of one that comes after the other.
         context = open_h264_decoder()
         for packet in packets:
-            rgb_of(decode_h264(context, packet, (_FORMAT, width, height)), self._out)
-            yield self._out.reshape(-1)
+            yield Unconverted(decode_h264(context, packet, self._expected))
 
 
 def encode(pictures: Bytes, loss: Loss) -> Group:
     """Encode one group.
 
-    With a wanted quality the factor begins where real clips have that quality, and is lowered by what is missing until
-    every picture has it; pictures that are easy to encode keep more than was asked.
+    With a wanted quality all pictures have one quantizer: what that loses depends little on what they show. It begins
+    where most groups have the quality, and is lowered by what is missing until every picture has it; pictures that are
+    easy to encode keep more than was asked.
 
     Args:
         pictures: uint8 (n,3,H,W), RGB.
@@ -102,19 +129,20 @@ def encode(pictures: Bytes, loss: Loss) -> Group:
     """
     if loss.quality_db is None:
         assert loss.crf is not None  # one of them is given
-        return _encode(pictures, _yuv(pictures), loss.crf)
+        return _encode(pictures, _yuv(pictures), _OPTIONS | {"crf": str(loss.crf)}, loss.crf)
     begun = time.thread_time()
-    factor, usual_db = _NEAR
-    crf = int(np.clip(round(factor - 2 * (loss.quality_db - usual_db)), 0, 40))
+    usual, usual_db = _NEAR
+    quantizer = max(0, round(usual - _STEPS_PER_DB * (loss.quality_db - usual_db)))
+    options = _OPTIONS | {"x264-params": f"{_OPTIONS['x264-params']}:{_EVEN}"}
     frames = _yuv(pictures)
     while True:
-        group = _encode(pictures, frames, crf)
+        group = _encode(pictures, frames, options | {"qp": str(quantizer)}, quantizer)
         missing_db = loss.quality_db - float(group.psnr_db.min())
         if missing_db <= 0:
             return replace(group, pack_s=time.thread_time() - begun - group.unpack_s)
-        if crf == 0:
+        if quantizer == 0:
             raise Broken(f"{ENCODER} reaches {group.psnr_db.min():.1f} dB at its best, not {loss.quality_db:g} dB")
-        crf = max(0, crf - max(1, int(np.ceil(1.6 * missing_db))))
+        quantizer = max(0, quantizer - int(np.ceil(_STEPS_PER_DB * missing_db)))
 
 
 def luma_psnr_db(pictures: Bytes, exact: Bytes) -> NDArray[np.float64]:
@@ -150,7 +178,7 @@ def encoder_version() -> str:
         Broken: there is none.
     """
     nothing = np.zeros((1, 3, 16, 16), np.uint8)
-    return version_of(_encode(nothing, _yuv(nothing), 18).packets[0])
+    return version_of(_encode(nothing, _yuv(nothing), _OPTIONS, 0).packets[0])
 
 
 def _yuv(pictures: Bytes) -> list["VideoFrame"]:
@@ -160,14 +188,14 @@ def _yuv(pictures: Bytes) -> list["VideoFrame"]:
     return [yuv_of(each, _FORMAT) for each in pictures]
 
 
-def _encode(pictures: Bytes, frames: Sequence["VideoFrame"], crf: int) -> Group:
+def _encode(pictures: Bytes, frames: Sequence["VideoFrame"], options: Mapping[str, str], factor: int) -> Group:
     import av
     from av.video.frame import PictureType
 
     height, width = pictures.shape[2:]
     begun = time.thread_time()
     try:
-        context = open_h264_encoder(_FORMAT, width, height, _OPTIONS | {"crf": str(crf)})
+        context = open_h264_encoder(_FORMAT, width, height, options)
     except Broken as missing:
         raise Broken(f"pictures cannot be encoded with a loss: {missing}; PyAV's own wheels have it") from missing
     packets: list[bytes] = []
@@ -182,9 +210,9 @@ def _encode(pictures: Bytes, frames: Sequence["VideoFrame"], crf: int) -> Group:
         raise Broken(f"{ENCODER} gave {len(packets)} packets for {len(pictures)} pictures")
     out, halfway = np.empty_like(pictures, order="C"), time.thread_time()
     try:
-        for picture, flat in zip(out, LossyDecoder(width, height).group(packets), strict=True):
-            picture.reshape(-1)[:] = flat
+        for picture, made in zip(out, LossyDecoder(width, height).group(packets), strict=True):
+            picture[:] = made.whole()
     except ChunkDamaged as failed:
         raise Broken(f"{DECODER} does not decode what {ENCODER} gave: {failed}") from failed
     ended = time.thread_time()
-    return Group(packets, out, luma_psnr_db(out, pictures), crf, halfway - begun, ended - halfway)
+    return Group(packets, out, luma_psnr_db(out, pictures), factor, halfway - begun, ended - halfway)

@@ -185,13 +185,21 @@ def yuv_of(rgb: NDArray[np.uint8], pix_fmt: str) -> "VideoFrame":
     )
 
 
-def rgb_of(frame: "VideoFrame", out: NDArray[np.uint8]) -> None:
-    """A picture that `yuv_of` made, or a lossy copy of it, as RGB.
+def rgb_of(frame: "VideoFrame", out: NDArray[np.uint8], top: int = 0, left: int = 0) -> None:
+    """A picture that `yuv_of` made, or a lossy copy of it, as RGB; a part of it has the pixels that the whole has.
 
     Args:
-        frame: of the size of ``out``.
-        out: uint8 (3, H, W).
+        frame: three planes of its own size.
+        out: uint8 (3, h, w).
+        top: first row of the part that is wanted.
+        left: first column.
     """
+    if out.shape[1:] != (frame.height, frame.width):
+        part = av.VideoFrame(out.shape[2], out.shape[1], frame.format.name)
+        for whole, plane in zip(frame.planes, part.planes, strict=True):
+            rows = _rows(whole)[top : top + out.shape[1], left : left + out.shape[2]]
+            _rows(plane)[: out.shape[1], : out.shape[2]] = rows
+        frame = part
     made = _reformatter().reformat(
         frame, None, None, "gbrp", interpolation=_flags("bilinear"), src_colorspace=Colorspace.ITU709, **_FULL
     )

@@ -231,6 +231,10 @@ class FrameOp(Op):
             (3, h, w) uint8: a view of ``frame`` or a new array. The caller copies it into the clip's buffer.
         """
 
+    def window(self, row: np.ndarray) -> tuple[int, int, int, int] | None:
+        """(y, x, h, w) where all that it does is to take that part of a frame; None where it does more."""
+        return None
+
     def run(self, params: Params, row: np.ndarray, frame: np.ndarray) -> np.ndarray:
         """`apply`, held to its contract; arguments and result are the same.
 

@@ -47,6 +47,13 @@ class _Crop(FrameOp):
         y, x, h, w = row.tolist()
         return frame[:, y : y + h, x : x + w]
 
+    def window(self, row: np.ndarray) -> tuple[int, int, int, int] | None:
+        """Its own, unless what inherits from it does more with it."""
+        if type(self).apply is not _Crop.apply:
+            return None
+        y, x, h, w = row.tolist()
+        return y, x, h, w
+
     def fits(self, params: Params, h: np.ndarray, w: np.ndarray) -> NDArray[np.bool_]:
         """The frame must be at least as large as the window."""
         height, width = _shape(params)

@@ -44,12 +44,15 @@ def lossy_params(loss: Loss, encoder: str, stride: int) -> Params:
         encoder: name and version of the encoder, which decide the pixels too.
         stride: of the task's clips, see `viewcache.materializer.media.loss.encoding_order`.
     """
+    # An earlier release looked for a quality among constant rate factors, and did not say so.
+    control = () if loss.quality_db is None else (("rate_control", "cqp"),)
     return (
         ("codec", "h264"),
         ("crf", loss.crf),
         ("encoder", encoder),
         ("group", GROUP),
         ("quality_db", loss.quality_db),
+        *control,
         ("stride", stride),
     )
 

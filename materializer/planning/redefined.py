@@ -143,6 +143,7 @@ def _with_intermediate(settings: Settings) -> Settings:
         for call in step.get("ops", []):
             if loss := call.get(LOSSY_OP):
                 written = {"quality": loss["quality_db"], "crf": loss["crf"], "encoder": loss["encoder"]}
+                written["rate_control"] = loss.get("rate_control")
                 dataset = dataset | {"intermediate": {name: each for name, each in written.items() if each is not None}}
     left = [step | {"ops": [each for each in step.get("ops", []) if LOSSY_OP not in each]} for step in steps]
     return settings | ({"steps": left, "dataset": dataset} if "steps" in settings else {})

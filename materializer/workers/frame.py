@@ -1,11 +1,13 @@
 """One frame of a job and what has been made of it: each operation runs once, however many clips share it."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from viewcache.materializer.clock import Clock, Span, queued_s
 from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.lossy import Unconverted
 from viewcache.materializer.media.pixels import planes_of, to_rgb
 from viewcache.materializer.ops import FrameOp, NativeOp, get
 from viewcache.materializer.planning.program import FrameStep
@@ -64,13 +66,13 @@ class Frame:
         picture: "VideoFrame | None",
         index: VideoIndex,
         clock: PhaseClock,
-        made: "dict[FrameStep | None, np.ndarray] | None" = None,
+        made: "Mapping[FrameStep | None, np.ndarray | Unconverted] | None" = None,
     ):
         """A decoded frame, or what was kept of it: then all that is asked for comes after ``made``."""
         self._picture = picture
         self._index = index
         self._clock = clock
-        self._made: dict[FrameStep | None, np.ndarray] = made or {}
+        self._made: dict[FrameStep | None, np.ndarray | Unconverted] = dict(made or {})
         self.was_read = made is not None
         """Whether it comes from what is kept: then it is valid until the next one is read."""
 
@@ -79,6 +81,9 @@ class Frame:
         array = self._made.get(node)
         if array is None:
             array = self._made[node] = self._apply(node)
+        elif isinstance(array, Unconverted):
+            array = self._made[node] = array.whole()
+            self._clock.lap("load")
         return array
 
     def put(self, node: FrameStep, picture: np.ndarray) -> None:
@@ -109,6 +114,11 @@ class Frame:
             array = to_rgb(self._decoded, height, width, interpolation, rotation, mirrored)
             self._clock.converted += 1
             self._clock.lap("convert")
+            return array
+        before, window = self._made.get(node.parent), op.window(row)
+        if isinstance(before, Unconverted) and window is not None:
+            array = before.part(*window)
+            self._clock.lap("load")
             return array
         array = op.run(node.params, row, self.at(node.parent))
         self._clock.lap("augment")

@@ -15,7 +15,7 @@ from viewcache.errors import ChunkDamaged
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.lossless import Decoder, decoder
-from viewcache.materializer.media.lossy import LossyDecoder
+from viewcache.materializer.media.lossy import LossyDecoder, Unconverted
 from viewcache.materializer.planning.program import FrameStep, Program, grow
 from viewcache.materializer.planning.recipe import Intermediate
 from viewcache.materializer.workers.encoding import pictures_of
@@ -78,22 +78,22 @@ class _OfPack:
 
 
 class _Groups:
-    """One intermediate, a group of encoded pictures to a chunk."""
+    """One intermediate, a group of encoded pictures to a chunk. Those with a loss are not converted yet."""
 
     def __init__(self, read_into: ReadInto, stored: Stored, index: VideoIndex) -> None:
         self._read_into, self._stored = read_into, stored
-        self._decoder: Decoder
+        self._decoder: Decoder | LossyDecoder
         if stored.codec == LOSSY:
             self._decoder = LossyDecoder(stored.shape[-1], stored.shape[-2])
         else:
             native = len(stored.shape) == 2
             self._decoder = decoder(stored.codec, pictures_of(stored.shape, index, native=native))
-        self._pictures: Iterator[Bytes] = iter(())
+        self._pictures: Iterator[Bytes | Unconverted] = iter(())
         self._row, self._end = -1, -1
         """The row that was read last, and where its group ends."""
-        self._last = np.empty(0, np.uint8)
+        self._last: Bytes | Unconverted = np.empty(0, np.uint8)
 
-    def read(self, row: int) -> Bytes:
+    def read(self, row: int) -> Bytes | Unconverted:
         """A picture by its place in the object, valid until the next call."""
         rows = self._stored.chunk_rows
         if not self._row <= row < self._end:
@@ -107,7 +107,8 @@ class _Groups:
         while self._row < row:
             self._last = next(self._pictures)
             self._row += 1
-        return self._last.reshape(self._stored.shape[1:])
+        last = self._last
+        return last if isinstance(last, Unconverted) else last.reshape(self._stored.shape[1:])
 
     def _read(self, stored: Stored, out: Bytes) -> None:
         self._read_into(stored, out, [0])
@@ -133,7 +134,7 @@ class _Source:
         at = int(np.searchsorted(self._frames, number))
         return int(self._order[at]) if at < len(self._frames) and self._frames[at] == number else None
 
-    def read(self, row: int) -> Bytes:
+    def read(self, row: int) -> Bytes | Unconverted:
         if self._reader is None:
             stored = self.intermediate.stored
             if self.intermediate.picture:
@@ -203,7 +204,7 @@ class IntermediateReader:
 
         return sorted(due, key=urgency)
 
-    def read(self, number: int, wanted: set[FrameStep | None]) -> dict[FrameStep | None, Bytes]:
+    def read(self, number: int, wanted: set[FrameStep | None]) -> dict[FrameStep | None, Bytes | Unconverted]:
         """One frame out of the intermediates; empty if it must be decoded.
 
         Args:
@@ -212,11 +213,12 @@ class IntermediateReader:
 
         Returns:
             Pictures by the operation that made them: uint8 (bytes,), the decoder's planes, under None, from which all
-            can be made that has no loss; else (3,H,W) for each of ``wanted``. They are valid until the next call.
+            can be made that has no loss; else (3,H,W) for each of ``wanted``. They are valid until the next call, but
+            for what is still to be converted.
         """
         if self._sources.get(None):  # from which all can be made that has no loss
             wanted = {node if lossy_step(node) is not None else None for node in wanted}
-        found: dict[FrameStep | None, Bytes] = {}
+        found: dict[FrameStep | None, Bytes | Unconverted] = {}
         for node in wanted:
             picture = self._one(number, node)
             if picture is None:
@@ -224,7 +226,7 @@ class IntermediateReader:
             found[node] = picture
         return found
 
-    def _one(self, number: int, node: FrameStep | None) -> Bytes | None:
+    def _one(self, number: int, node: FrameStep | None) -> Bytes | Unconverted | None:
         for source in list(self._sources.get(node, ())):
             row = source.row(number)
             if row is None:

@@ -254,7 +254,7 @@ class LossyEncoding:
         about = {
             **dict(self._step.params),
             "codec": LOSSY,
-            "factors": [group.crf for group in groups],
+            "factors": [group.factor for group in groups],
             "psnr_db": {"least": round(float(psnr_db.min()), 2), "mean": round(float(psnr_db.mean()), 2)},
             "steps": ["RGB to YUV 4:4:4 by BT.709, full range", "H.264"],
         }

@@ -15,6 +15,7 @@ from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode_fro
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
+from viewcache.materializer.media.lossy import Unconverted
 from viewcache.materializer.media.picture_head import is_picture, picture_index
 from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe_source
@@ -227,6 +228,7 @@ class _Maker:
             if self.remote:  # a window holds several, and these are valid until the next one is read
                 made = {node: picture.copy() for node, picture in made.items()}
             planes = made.pop(None, None)
+            assert not isinstance(planes, Unconverted)  # a loss is behind some operation
             picture = None if planes is None else frame_from_planes(planes, self.index)
             yield number, Frame(picture, self.index, self.clock, made)
             if stop():

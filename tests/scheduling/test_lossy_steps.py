@@ -1,15 +1,20 @@
 """Frames that are encoded together: decoded ones alone, each once, whatever else of them is read or stored."""
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from viewcache.materializer.media.loss import GROUP, Loss
-from viewcache.materializer.media.lossy import Group
+from viewcache.materializer.media.lossy import Group, Unconverted
+from viewcache.materializer.media.pixels import yuv_of
+from viewcache.materializer.ops import FrameOp, get
 from viewcache.materializer.ops.lossy import LOSSY_OP
 from viewcache.materializer.planning.program import FrameStep
 from viewcache.materializer.workers import lossy
+from viewcache.materializer.workers.frame import Frame, PhaseClock
 from viewcache.materializer.workers.lossy import LossySteps
 
 RESIZED = FrameStep(None, "resize", (), ())
@@ -85,3 +90,36 @@ def test_packets_for_two_objects(encoded: list[list[int]]) -> None:
     with pytest.raises(KeyError):
         steps.taken(STEP, 0)
     assert len(encoded) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "shows_a_part"),
+    [
+        ("random_crop", (3, 5, 10, 12), True),
+        ("center_crop", (2, 1, 20, 30), True),
+        ("five_crop", (0, 0, 8, 8), True),
+        ("three_crop", (0, 9, 24, 24), True),
+        ("ten_crop", (3, 5, 10, 12, 1), False),
+        ("flip", (1,), False),
+    ],
+)
+def test_what_a_crop_does_not_show_is_not_converted(
+    monkeypatch: pytest.MonkeyPatch, name: str, row: tuple[int, ...], shows_a_part: bool
+) -> None:
+    """Of packets that are kept; whoever asks for more than a window gets the whole picture, and the same pixels."""
+    picture = Unconverted(yuv_of(np.random.default_rng(5).integers(0, 256, (3, 24, 36), np.uint8), "yuv444p"))
+    exact, converted = picture.whole(), list[tuple[int, int]]()
+
+    def counted(self: Unconverted, y: int, x: int, h: int, w: int) -> np.ndarray:
+        converted.append((h, w))
+        return exact[:, y : y + h, x : x + w]
+
+    monkeypatch.setattr(Unconverted, "part", counted)
+    params: Any = (("direction", "horizontal"),)  # of a flip
+    op, node = get(name), FrameStep(STEP, name, params, row)
+    assert isinstance(op, FrameOp)
+    index: Any = SimpleNamespace(rotation=0, mirrored=False)  # of a video; nothing else is asked
+    frame = Frame(None, index, PhaseClock(), {STEP: picture})
+    assert np.array_equal(frame.at(node), op.apply(params, np.array(row, np.int32), exact))
+    assert converted == [row[2:] if shows_a_part else (24, 36)]
+    assert np.array_equal(frame.at(STEP), exact)
