@@ -102,7 +102,7 @@ class Keeper:
         self.lying = Lying(catalog, size_of, self.packs)
         """What lasts and lies in the store."""
         self._settings = settings
-        self._objects = KeptObjects(self._named, self.packs, self.lying, lambda: settings.part_bytes)
+        self._objects = KeptObjects(self._named, self.packs, self.lying, lambda: settings.part_bytes, self._before)
         """What is kept of each video."""
         self.files = NearFiles(catalog, settings, self._has, self._named)
         """The encoded files that are kept near."""
@@ -340,6 +340,10 @@ class Keeper:
             for work in case.works:
                 self.told.keep_all(case.group_generation, work)
         return Decided(case.place, case.cost, failed=case.refused)
+
+    def _before(self) -> list[Mapping[str, Mapping[Way, Objects]]]:
+        """The intermediates of all generations, as they were decided last."""
+        return [each.objects for each in self._decided.values()]
 
     def _made_before(self, old: Decided | None, chosen: Chosen, objects: ObjectsOf) -> dict[str, dict[Way, Objects]]:
         """What was made before is of use as long as it lies there, whatever is kept from now on; by video and way."""

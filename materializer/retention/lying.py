@@ -6,8 +6,10 @@ known of an object whether it lasts.
 """
 
 from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 from viewcache.catalog import Catalog
+from viewcache.materializer.retention.intermediates import picture_keys
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.packs import Packs
 from viewcache.materializer.retention.ways import Kept
@@ -75,13 +77,16 @@ class Lying:
         any_lies = self._packs.look()
         self._looked.add(OF_SEVERAL)
         ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
+        find = self._packs.finder()
         for way in ways if any_lies else ():
-            for place, video in enumerate(lasting.videos):
-                for picture in lasting.picture_keys(place, way) if video in lasting.images else ():
-                    lies = self._packs.find(picture)
+            kept_of = cache(partial(Kept, way, made=True))
+            for how, places in lasting.pictures(way) if self._packs.may_have(way.intermediate, way.codec) else ():
+                videos = [*map(lasting.videos.__getitem__, places.tolist())]
+                for video, picture in zip(videos, picture_keys(videos, how, way.codec), strict=True):
+                    lies = find(picture)
                     if lies is not None:
                         self._found.add(lies.pack)
-                        found.setdefault(video, []).append(Kept(way, lies.bytes, made=True))
+                        found.setdefault(video, []).append(kept_of(lies.bytes))
         return found
 
     def will_last(self, group_generation: int, keys: Iterable[str]) -> None:

@@ -77,10 +77,26 @@ class ClipKind:
 
     def how(self, plan: GenerationPlan, row: int, intermediate: ObjectKind | None) -> "How":
         """What pictures for the clip of a row have been through."""
+        steps, width = self._steps(intermediate)
+        return (steps, plan.resolved.rows[row, :width].tobytes()) if steps else None
+
+    def hows(
+        self, plan: GenerationPlan, rows: NDArray[np.int64], intermediate: ObjectKind | None
+    ) -> "list[tuple[How, NDArray[np.int64]]]":
+        """The same of the clips of some rows, each once, with the places of those rows among them."""
+        steps, width = self._steps(intermediate)
+        if not steps or not len(rows):
+            return [(None, np.arange(len(rows)))] if len(rows) else []
+        numbers, which = np.unique(plan.resolved.rows[rows, :width], axis=0, return_inverse=True)
+        order = np.argsort(which.reshape(-1), kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(which.reshape(-1), minlength=len(numbers)))[:-1])
+        return [((steps, each.tobytes()), part) for each, part in zip(numbers, parts, strict=True)]
+
+    def _steps(self, intermediate: ObjectKind | None) -> tuple[tuple[Instruction, ...], int]:
+        """What is done to each picture, and how many numbers of a row say how; nothing to those as decoded."""
         if self.resize is None or (intermediate != ObjectKind.AUG and self.loss is None):
-            return None
-        steps = (self.resize,) if self.loss is None else (self.resize, self.loss)
-        return steps, plan.resolved.rows[row, : self.resize.width].tobytes()
+            return (), 0
+        return ((self.resize,) if self.loss is None else (self.resize, self.loss)), self.resize.width
 
 
 @dataclass(frozen=True, slots=True)
