@@ -16,7 +16,7 @@ from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, V
 from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_like, picture_recipes
 from viewcache.materializer.retention.needs import VideoRows
-from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
+from viewcache.materializer.retention.ways import How, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
 __all__ = ["Before", "ChosenImages", "ImageSources", "chosen_images"]
@@ -92,11 +92,10 @@ class _Choice:
         self._chosen, self._weighed, self._plans, self._works = chosen, chosen.weighed, plans, works
         self._videos = self._weighed.videos
         place = {video: k for k, video in enumerate(self._videos)}
-        images = images_of(plans)
         option, ways = chosen.choice.option, self._weighed.ways
         keeps = np.array([way.intermediate is not None for way in ways])[option]
         self._kept = np.array([way.kept for way in ways])[option]
-        self._mine = np.array([video in images for video in self._videos], np.bool_) & keeps
+        self._mine = are_images(plans, self._videos) & keeps
         self._firsts = [
             VideoRows(replace(each, rows=_still(work, each)), place).firsts(len(self._videos))
             for work, each in zip(works, plans, strict=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.chosen_images import Before, chosen_images
 from viewcache.materializer.retention.intermediates import Named, intermediate_recipe
 from viewcache.materializer.retention.lying import Lying
-from viewcache.materializer.retention.packs import Packs, first_blocks
-from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
+from viewcache.materializer.retention.packs import Packs, Picture, first_blocks
+from viewcache.materializer.retention.ways import How, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
 __all__ = ["KeptObjects", "Objects", "ObjectsOf", "SourceOf"]
@@ -59,10 +60,9 @@ class KeptObjects:
         recipes: list[tuple[str, int, Recipe]] = []
         sources: dict[str, SourceOf] = {}
         objects: dict[str, Objects] = {}
-        images = images_of(plans)
-        for video, key in enumerate(chosen.weighed.videos):
-            if key in images:
-                continue
+        is_image = are_images(plans, chosen.weighed.videos)
+        for video in np.flatnonzero(~is_image).tolist():
+            key = chosen.weighed.videos[video]
             way = chosen.weighed.ways[int(chosen.choice.option[video])]
             if way.intermediate is None:
                 continue
@@ -96,11 +96,11 @@ class KeptObjects:
                     )
         for mine in self._named(recipes):
             objects[mine.video] = (*objects[mine.video], mine)
-        if not images:
+        if not is_image.any():
             return objects, sources
         of_images = chosen_images(chosen, plans, works, kept, self._before())
         objects |= of_images.staying
-        among = [video for video in chosen.weighed.videos if video in images]
+        among = [*compress(chosen.weighed.videos, is_image.tolist())]
         number = works[0].group_generation
         packed = self._packs.kept(number, of_images.pictures, among, first_blocks(plans), self._pack_bytes())
         self._lying.will_last(number, {each.pack for each in packed if each.recipe.codec_is_chosen})
@@ -111,6 +111,7 @@ class KeptObjects:
     def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:
         """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
         lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
+        pictures: list[Picture] = []
         way_of: dict[str, Way] = {}
         for place, video in enumerate(lasting.videos if lasting is not None else ()):
             lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
@@ -118,10 +119,12 @@ class KeptObjects:
             for kept in () if chosen_lies else lying[:1]:
                 assert lasting is not None
                 way_of[video] = kept.way
-                found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
+                whole = lasting.recipes(place, kept.way)
+                if lasting.is_image[place]:
+                    pictures += [(video, recipe) for recipe in whole]
+                else:
+                    found += [(video, lasting.video_id(place), recipe) for recipe in whole]
         of_video: dict[str, Objects] = {}
-        images = lasting.images if lasting is not None else ()
-        packed = self._packs.lying((video, recipe) for video, _, recipe in found if video in images)
-        for each in (*packed, *self._named([each for each in found if each[0] not in images])):
+        for each in (*self._packs.lying(pictures), *self._named(found)):
             of_video[each.video] = (*of_video.get(each.video, ()), each)
         return {video: (way_of[video], mine) for video, mine in of_video.items()}

@@ -27,7 +27,7 @@ from viewcache.materializer.retention.intermediates import (
     recipe_in,
 )
 from viewcache.materializer.retention.needs import VideoRows
-from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, images_of
+from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, are_images
 
 __all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_of", "part_pictures"]
 
@@ -72,9 +72,8 @@ class Lasting:
         """Those that last."""
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
-        self.images = images_of(plans)
-        """Those that are images."""
-        self._is_image = np.array([video in self.images for video in self.videos], np.bool_)
+        self.is_image = are_images(plans, self.videos)
+        """(V,) which are images."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
         self._part_bytes, self._ladder, self._density = part_bytes, ladder, density
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
@@ -92,7 +91,7 @@ class Lasting:
         """
         seen: dict[How, NDArray[np.int64]] = {}
         for kind in self._kinds[way.kept :]:
-            left = self._is_image.copy()
+            left = self.is_image.copy()
             for number in kind.plans:
                 firsts = self._rows[number].firsts(len(self.videos))
                 places = np.flatnonzero(left & (firsts >= 0))
@@ -134,7 +133,7 @@ class Lasting:
 
     def parts(self, place: int, how: How, codec: str) -> tuple[Recipe, ...]:
         """The objects of the video at a place that are of pictures which have been through the same; none if none."""
-        if self._is_image[place] and (like := self.like(how, codec)) is not None:
+        if self.is_image[place] and (like := self.like(how, codec)) is not None:
             return (*picture_recipes(self.videos[place : place + 1], like),)
         found = self._known.get((place, how, codec))
         if found is None:

@@ -8,6 +8,8 @@ known of an object whether it lasts.
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
+import numpy as np
+
 from viewcache.catalog import Catalog
 from viewcache.materializer.retention.intermediates import picture_keys
 from viewcache.materializer.retention.lasting import Lasting
@@ -49,12 +51,12 @@ class Lying:
     def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """What lies there, whole or in part, by the content key of the video."""
         self._found = self._lying(self._found)
-        found = self._find_packed(lasting) if lasting.images else {}
+        found = self._find_packed(lasting) if lasting.is_image.any() else {}
         # Working out the keys of all ways of all videos would take long.
         written: dict[int, set[tuple[str, str]]] = {}
         for row in self._catalog.query("read_intermediates").to_pylist():
             written.setdefault(row["video_id"], set()).add((row["kind"], row["codec"]))
-        places = [place for place, video in enumerate(lasting.videos) if video not in lasting.images]
+        places = np.flatnonzero(~lasting.is_image).tolist()
         self._looked.update(map(lasting.video_id, places))
         for place in places if written else ():
             mine = written.get(lasting.video_id(place), set())

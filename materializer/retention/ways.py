@@ -16,7 +16,17 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.retention.horizon import epochs_left
 
-__all__ = ["INTERMEDIATES", "ClipKind", "How", "Kept", "ToCome", "Way", "images_of", "kinds_of", "ways_of"]
+__all__ = [
+    "INTERMEDIATES",
+    "ClipKind",
+    "How",
+    "Kept",
+    "ToCome",
+    "Way",
+    "are_images",
+    "kinds_of",
+    "ways_of",
+]
 
 INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
 """What may be kept for clips that are not: nothing, decoded frames, resized frames."""
@@ -125,9 +135,16 @@ class ToCome:
         return replace(self, rows=rows, ready=np.zeros(len(plan), np.bool_))
 
 
-def images_of(plans: Sequence[ToCome]) -> frozenset[str]:
-    """Content keys of the videos of some plans that are images."""
-    return frozenset(key for each in plans if each.plan.blocks is not None for key in each.plan.videos.keys)
+def are_images(plans: Sequence[ToCome], videos: Sequence[str]) -> NDArray[np.bool_]:
+    """(videos,) whether each of some videos of these plans, by its content key, is an image: mostly all are, or none.
+
+    Then no set of a million keys is made.
+    """
+    of_images = [each.plan.blocks is not None for each in plans]
+    if all(of_images) or not any(of_images):
+        return np.full(len(videos), all(of_images))
+    images = {key for each in plans if each.plan.blocks is not None for key in each.plan.videos.keys}
+    return np.array([video in images for video in videos], np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
