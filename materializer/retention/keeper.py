@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from viewcache.catalog import Catalog
 from viewcache.errors import Closed
+from viewcache.materializer.collecting import uncollected
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
@@ -270,7 +271,8 @@ class Keeper:
         works, refused = [work for work, _ in mine], self._refused(old)
         case = _Case(group_generation, works, place, cost, guard, old, refused, cache(self._has))
         try:
-            return self._decide(case, mine, settled)
+            with uncollected():  # an image has some ten objects, and there may be a million images
+                return self._decide(case, mine, settled)
         except Closed:
             raise
         except Exception:
