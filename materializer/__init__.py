@@ -13,6 +13,7 @@ workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. 
 - ``clock``: seconds by stage, in workers and readers
 - ``limits``: what a worker process may use
 - ``freed_memory``: memory that allocators keep for themselves, given back
+- ``collecting``: work on many small objects without looking for cyclic garbage
 - ``gate``: calls to an open cache: closing under them, and Ctrl-C in the main thread
 - ``shown``: a value as a small table in a notebook
 - ``field_values``: what a batch has of further columns of the label table

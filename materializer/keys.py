@@ -1,6 +1,7 @@
 """Content keys: an object's name is a hash of all that decides its bytes, so equal names are equal pixels."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["as_text", "content_key", "digests", "hash_of"]
+__all__ = ["as_text", "content_digests", "content_key", "digests", "hash_of"]
+
+KEY_BYTES = 16
+"""Of a content key."""
 
 DATA_VERSION = b"viewcache-data-1"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
@@ -35,9 +39,22 @@ def as_text(keys: NDArray[np.void]) -> "pa.StringArray":
 
 def hash_of(purpose: str) -> "hashlib.blake2b":
     """The hash that content keys of one purpose begin with; each part follows its length in 8 bytes."""
-    state = hashlib.blake2b(digest_size=16, person=f"viewcache-{purpose}".encode())
+    state = hashlib.blake2b(digest_size=KEY_BYTES, person=f"viewcache-{purpose}".encode())
     state.update(DATA_VERSION)
     return state
+
+
+def content_digests(purpose: str, firsts: Iterable[bytes], *rest: bytes) -> list[bytes]:
+    """`content_key` of many objects that differ in the first part, 16 bytes, as bytes: a third of the time of each."""
+    base = hash_of(purpose)
+    base.update(KEY_BYTES.to_bytes(8, "little"))
+    behind = b"".join(len(part).to_bytes(8, "little") + part for part in rest)
+    found = []
+    for first in firsts:
+        one = base.copy()
+        one.update(first + behind)
+        found.append(one.digest())
+    return found
 
 
 def content_key(purpose: str, *parts: bytes) -> str:

@@ -4,11 +4,9 @@ What is found is recorded in batches, so that a process that is killed costs the
 its row, so that its name is not given again and its content is recognized.
 """
 
-import gc
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -22,6 +20,7 @@ from viewcache.catalog.records import EventRow, VideoStatus
 from viewcache.errors import DatasetNotFound
 from viewcache.failpoints import failpoint
 from viewcache.materializer.choices import OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode
+from viewcache.materializer.collecting import uncollected
 from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.changes import FileChange, FileChanges, in_short
 from viewcache.materializer.dataset.discover import discover
@@ -135,7 +134,7 @@ def list_files(
         Full: no disk space, or too many open files.
     """
     dataset_id = catalog.register_dataset(spec.known_as)
-    with _uncollected():
+    with uncollected():
         known = Known(catalog.load_videos(dataset_id))
         found = _there(spec, known, _discovered(spec))
         give_back_memory()  # of a million files that is a fifth of what is held at most
@@ -147,7 +146,7 @@ def list_files(
         listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
-    with _uncollected():
+    with uncollected():
         files = listing.files(workers)
     del replaced, listing  # what they hold is given back, too
     give_back_memory()
@@ -208,7 +207,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         DatasetNotFound: it cannot be listed, or nothing is there.
         Full: no disk space, or too many open files.
     """
-    with _uncollected():
+    with uncollected():
         found = [each for each in _discovered(spec) if not each.absent]
         here = {each.uri: each for each in found}
         joined = {uri: row for row, uri in enumerate(files.uris)}
@@ -216,7 +215,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         new = [each for each in found if _may_join(files, joined.get(each.uri), each)]
     new = arrivals.complete(new, workers)
     if new:
-        with _uncollected():
+        with uncollected():
             known = Known(catalog.load_videos(files.dataset_id))
             before = KnownFiles(known.rows)
             new = [each for each in new if not before.is_replaced(each)]
@@ -226,7 +225,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         listing.look(workers, None, whole=True)
     if not new and missing == files.missing:
         return files
-    with _uncollected():
+    with uncollected():
         fresh = {each.uri: each for each in new}
         rows = catalog.load_videos(files.dataset_id)
         rows = rows.filter(pa.array([uri in joined or uri in fresh for uri in rows["uri"].to_pylist()], pa.bool_()))
@@ -258,18 +257,6 @@ def _may_join(files: Files, row: int | None, file: Found) -> bool:
 def _is_replaced(files: Files, row: int, file: Found) -> bool:
     """Whether a file that can be decoded is another one than when it joined."""
     return bool(files.whole[row]) and not files.stamp(row).same(file.stamp)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Look for no cyclic garbage: each look goes through all files again, and takes a fifth of the time of listing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
 from viewcache.materializer.retention.needs import Floats
 from viewcache.materializer.retention.options import Weighed, weigh
-from viewcache.materializer.retention.ways import Kept, ToCome, Way
+from viewcache.materializer.retention.ways import Kept, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.spec import CacheSpec
@@ -149,18 +149,20 @@ class Settled:
         lasting = np.array([way.lasts for way in ways])
         cost_s = options.cost_s.copy()
         device_s = {name: each.copy() for name, each in options.device_s.items()}
+        alike: dict[tuple[Way, ...], list[int]] = {}  # what stays, and what of it lies there → the videos
         for video, key in enumerate(weighed.videos):
-            stays = columns.get(self.ways[key]) if key in self.ways else None
-            if stays is None:
-                continue
+            if key in self.ways and self.ways[key] in columns:
+                lies = [each.way for each in weighed.lying.get(key, ()) if each.made] if self.later else []
+                alike.setdefault((self.ways[key], *lies), []).append(video)
+        for (way, *there), videos in alike.items():
+            stays, rows = columns[way], np.array(videos)[:, None]
             if self.later:
-                there = [k for each in weighed.lying.get(key, ()) if each.made for k in columns[each.way]]
                 built = lasting.copy()
-                built[[*stays, *there]] = False
-                cost_s[video, built] = np.inf
+                built[[*stays, *(k for each in there for k in columns[each])]] = False
+                cost_s[rows, np.flatnonzero(built)] = np.inf
             # What ends with its generation is begun anew by each.
-            for each in (cost_s, *device_s.values()):
-                each[video, stays] *= np.where(lasting[stays], STAYS, 1.0)
+            for each in (cost_s, *device_s.values()) if lasting[stays].any() else ():
+                each[rows, stays] *= STAYS
         return replace(options, cost_s=cost_s, device_s=device_s)
 
     def stays_in(self, weighed: Weighed) -> NDArray[np.bool_]:
@@ -350,12 +352,11 @@ def choose(
         densities=densities,
         average=average,
     )
-    unusable = np.flatnonzero([video in refused for video in weighed.videos])
+    unusable = np.flatnonzero([video in refused for video in weighed.videos] if refused else [])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):
         weighed.options.cost_s[unusable, column] = np.inf
     if of_images and settings.rule == KeepRule.CHEAPEST:  # groups of packed pictures are of one video
-        images = {key for plan in whole if plan.blocks is not None for key in plan.videos.keys}
-        rows = np.flatnonzero([video in images for video in weighed.videos])
+        rows = np.flatnonzero(are_images(plans, weighed.videos))
         columns = np.flatnonzero([way.kept > 0 or way.codec in ENCODED for way in weighed.ways])
         weighed.options.cost_s[np.ix_(rows, columns)] = np.inf
     if settings.rule != KeepRule.CHEAPEST:  # the rivals look at one generation

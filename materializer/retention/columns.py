@@ -58,6 +58,16 @@ class _Column(NamedTuple):
     """Raw bytes of its intermediate, where that is to be made."""
 
 
+class _Loading(NamedTuple):
+    """What lasts of V videos and is there; arrays are (V,)."""
+
+    picture_s: Floats
+    """To read one picture; 0 where nothing lasts that is there."""
+    picture_bytes: Floats
+    resized: NDArray[np.bool_]
+    """Whether pictures behind a resize are among it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Once:
     """What decoding each of V videos once, for all clips to come, takes."""
@@ -150,14 +160,14 @@ class Block:
         lossless = whole  # what is written down as packets loses something in that
         if self._reach is not None:
             whole = whole + self._reach * loss_s
-        for k, mine in enumerate(before or ()):
-            if any(each.made for each in mine):  # all can be made from what is there
-                there = [each for each in mine if each.made and each.way.lasts]
-                once[k], lies[k] = self._loading(k, there, float(seen.frames[k]))
-                fed[k] = 0
-                if self._reach is not None and any(each.way.intermediate == ObjectKind.AUG for each in there):
-                    whole[k], _ = self._loading(k, there, float(self._reach[k]))
-                    fed_whole[k] = 0
+        made = np.array([any(each.made for each in mine) for mine in before or ()], np.bool_)
+        if made.any():  # all can be made from what is there
+            loaded = self._loading(before or ())
+            once[made], lies[made] = ((seen.frames * each)[made] for each in (loaded.picture_s, loaded.picture_bytes))
+            fed[made] = 0
+            if self._reach is not None:
+                whole[loaded.resized] = (self._reach * loaded.picture_s)[loaded.resized]
+                fed_whole[loaded.resized] = 0
         share = packets / np.maximum(1, seen.span_packets(self._sources, by_visit=False))
         clips = [self._clips(number) for number in range(len(self._kinds))]
         missing = np.stack([each.missing for each in clips], axis=1)
@@ -166,8 +176,9 @@ class Block:
         for way in ways:
             unless_known = np.nan, before is None and way.lasts, float(before is None)
             size, made, done = (np.full(self._count, each) for each in unless_known)
-            for video, kept in was.get(way, {}).items():
-                size[video], made[video], done[video] = kept.bytes, kept.made, kept.share
+            if way in was:
+                places, kept = [*was[way]], was[way].values()
+                size[places], made[places], done[places] = zip(*((e.bytes, e.made, e.share) for e in kept), strict=True)
             needs = needed[way.kept]
             if way.lasts:
                 built = Built(lossless if way.codec == LOSSY else whole, fed_whole, done)
@@ -272,20 +283,32 @@ class Block:
         read = read + decode.lies + np.where(there, each * needed.visited, 0)
         return _Column(np.where(there, size, 0), cost_s, work_s, packets, read, np.where(made, 0, raw))
 
-    def _loading(self, video: int, lasting: Sequence[Kept], frames: float) -> tuple[float, float]:
-        """Seconds to read so many pictures of what lasts and is there, and bytes; of what does not last nothing."""
-        if not lasting or self._reach is None:
-            return 0.0, 0.0
-        found = []
-        for each in lasting:
-            native = each.way.intermediate == ObjectKind.FRAMES
-            picture = float((self._native if native else self._resized_by_all(each.way.kept))[video])
-            if np.isfinite(picture):
-                unpack_s = picture * self._cost.ladder.rung(each.way.codec, int(picture)).unpack_s
-                size = float(each.bytes / self._reach[video])
-                found.append((unpack_s + size * self._cost.load_s_per_byte, size))
-        seconds, size = min(found, default=(0.0, 0.0))
-        return frames * seconds, frames * size
+    def _loading(self, before: Sequence[Sequence[Kept]]) -> _Loading:
+        """What it takes to read what lasts and is there."""
+        picture_s, picture_bytes = np.zeros(self._count), np.zeros(self._count)
+        resized = np.zeros(self._count, np.bool_)
+        there: dict[Way, list[tuple[int, int]]] = {}
+        for place, mine in enumerate(before if self._reach is not None else ()):
+            for each in mine:
+                if each.made and each.way.lasts:
+                    there.setdefault(each.way, []).append((place, each.bytes))
+        found = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))]
+        for way, of_way in there.items():
+            assert self._reach is not None
+            video, stored = np.array(of_way, np.int64).T
+            native = way.intermediate == ObjectKind.FRAMES
+            resized[video] |= not native
+            picture = (self._native if native else self._resized_by_all(way.kept))[video]
+            finite = np.isfinite(picture)
+            video, picture, size = video[finite], picture[finite], stored[finite] / self._reach[video[finite]]
+            sizes, of_size = np.unique(picture, return_inverse=True)
+            rates = [self._cost.ladder.rung(way.codec, int(each)).unpack_s for each in sizes.tolist()]
+            unpack_s = picture * np.array(rates, np.float64)[of_size.reshape(-1)]
+            found.append((video, unpack_s + size * self._cost.load_s_per_byte, size))
+        video, seconds, size = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.lexsort((size, seconds, video))[::-1]  # what is read the soonest is written last
+        picture_s[video[order]], picture_bytes[video[order]] = seconds[order], size[order]
+        return _Loading(picture_s, picture_bytes, resized)
 
     def _of_clips(self, way: Way, clips: Sequence[ClipCounts]) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """What clips take and cost, kept or not, without their pictures.

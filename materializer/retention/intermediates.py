@@ -1,7 +1,7 @@
 """Intermediates that clips are made from: their recipes, and their rows for the catalog (SAND §5.3)."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.materializer.arrays import by_class
-from viewcache.materializer.keys import content_key
+from viewcache.materializer.keys import content_digests, content_key
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.ops import NativeOp, get
 from viewcache.materializer.planning.program import Instruction, Program
@@ -27,11 +27,18 @@ __all__ = [
     "intermediate_recipe",
     "intermediate_rows",
     "named",
-    "picture_key",
+    "picture_keys",
+    "picture_like",
     "picture_order",
-    "picture_recipe",
+    "picture_recipes",
     "recipe_in",
 ]
+
+SIZES = 1 << 12
+"""What so many sizes of pictures of images have in common is remembered."""
+
+_FIRST = np.zeros(1, np.int32)
+"""The frame that an image has."""
 
 Named = Callable[[Sequence[tuple[str, int, Recipe]]], list[IntermediateObject]]
 """Gives objects their numbers in the catalog, by keys and numbers of their videos and their recipes; see `named`."""
@@ -51,21 +58,24 @@ def intermediate_recipe(video: str, how: How, frames: NDArray[np.int32], index: 
     if how is None:
         size = index.native_bytes
         assert size is not None  # otherwise they were not to be had
-        shape: tuple[int, ...] = (len(frames), size)
-        key = _frames_key(video, frames)
-        program, row, kind = Program(()), np.zeros(0, np.int32), ObjectKind.FRAMES
+        shape = (len(frames), size)
+        key, nothing = _frames_key(video, frames), np.zeros(0, np.int32)
+        bound = clip_bound(math.prod(shape), len(frames))
+        recipe = Recipe(key, Program(()), nothing, frames, shape, 0, bound, ObjectKind.FRAMES, native=True)
     else:
-        steps, row = how[0], np.frombuffer(how[1], np.int32)
-        first = steps[0]
-        op = get(first.name)
-        assert isinstance(op, NativeOp)  # `ClipKind.resize` is one
-        shape = (len(frames), 3, *op.target(first.params, row)[:2])
-        program = _program(steps)
-        key = _aug_key(video, program, frames, row)
-        kind = ObjectKind.AUG
-    bound = clip_bound(math.prod(shape), len(frames))
-    recipe = Recipe(key, program, row, frames, shape, 0, bound, kind, native=how is None)
+        recipe = _resized(how, frames)
+        recipe = replace(recipe, key=_aug_key(video, recipe.program, frames, recipe.row))
     return recipe_in(codec, recipe) if codec else recipe
+
+
+def _resized(how: tuple[tuple[Instruction, ...], bytes], frames: NDArray[np.int32]) -> Recipe:
+    """Frames of any video behind a resize: a recipe without a key."""
+    steps, row = how[0], np.frombuffer(how[1], np.int32)
+    op = get(steps[0].name)
+    assert isinstance(op, NativeOp)  # `ClipKind.resize` is one
+    shape = (len(frames), 3, *op.target(steps[0].params, row)[:2])
+    bound = clip_bound(math.prod(shape), len(frames))
+    return Recipe("", _program(steps), row, frames, shape, 0, bound, ObjectKind.AUG)
 
 
 def recipe_in(codec: str, recipe: Recipe) -> Recipe:
@@ -76,16 +86,40 @@ def recipe_in(codec: str, recipe: Recipe) -> Recipe:
     return replace(recipe, key=_key_in(codec, recipe.key), codec=codec, codec_is_chosen=True)
 
 
-def picture_key(video: str, how: How, frames: NDArray[np.int32], codec: str) -> str:
-    """The content key of an `intermediate_recipe` in a codec that was decided with it."""
+@lru_cache(SIZES)
+def picture_like(steps: tuple[Instruction, ...], row: bytes, codec: str, promised: float) -> Recipe:
+    """What pictures of all images have in common that have been through the same: a recipe without a key.
+
+    Args:
+        steps: what they have been through.
+        row: the numbers of that.
+        codec: as for `intermediate_recipe`.
+        promised: most bytes that each raw byte takes.
+    """
+    like = _resized((steps, row), _FIRST)
+    like = replace(like, bound=clip_bound(int(math.prod(like.shape) * promised), 1))
+    return replace(like, codec=codec, codec_is_chosen=True) if codec else like
+
+
+def picture_recipes(images: Iterable[str], like: Recipe) -> list[Recipe]:
+    """The recipes of images' pictures that are as in `picture_like`, by the content keys of the images."""
+    videos = [*map(bytes.fromhex, images)]
+    return [replace(like, key=key.hex()) for key in _digests_like(videos, like)]
+
+
+def picture_keys(images: Iterable[str], how: How, codec: str) -> list[str]:
+    """The content keys of the recipes of images' pictures in a codec that was decided with them."""
+    videos = [*map(bytes.fromhex, images)]
     if how is None:
-        return _key_in(codec, _frames_key(video, frames))
-    return _key_in(codec, _aug_key(video, _program(how[0]), frames, np.frombuffer(how[1], np.int32)))
+        plain = content_digests("frames", videos, _FIRST.tobytes())
+        return [key.hex() for key in content_digests("kept", plain, codec.encode())]
+    return [key.hex() for key in _digests_like(videos, picture_like(*how, codec, 1.0))]
 
 
-def picture_recipe(video: str, like: Recipe) -> Recipe:
-    """The same pictures as another recipe in a codec, of another video; cheaper than to work out all of it again."""
-    return replace(like, key=_key_in(like.codec, _aug_key(video, like.program, like.frames, like.row)))
+def _digests_like(videos: Sequence[bytes], like: Recipe) -> list[bytes]:
+    drawn = like.row.astype("<i4").tobytes()
+    found = content_digests("aug", videos, like.program.signature, like.frames.tobytes(), drawn)
+    return content_digests("kept", found, like.codec.encode()) if like.codec_is_chosen else found
 
 
 def _frames_key(video: str, frames: NDArray[np.int32]) -> str:

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 
 from viewcache.catalog import Catalog
 from viewcache.errors import Closed
+from viewcache.materializer.collecting import uncollected
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
@@ -71,6 +72,8 @@ class _Case:
     """What was decided before."""
     refused: Set[str]
     """Videos of which no intermediate is to be made."""
+    has: Callable[[str], bool]
+    """Whether an object lies in the store; asked once for each pack, which many images share."""
 
 
 class Keeper:
@@ -102,7 +105,7 @@ class Keeper:
         self.lying = Lying(catalog, size_of, self.packs)
         """What lasts and lies in the store."""
         self._settings = settings
-        self._objects = KeptObjects(self._named, self.packs, self.lying, lambda: settings.part_bytes)
+        self._objects = KeptObjects(self._named, self.packs, self.lying, lambda: settings.part_bytes, self._before)
         """What is kept of each video."""
         self.files = NearFiles(catalog, settings, self._has, self._named)
         """The encoded files that are kept near."""
@@ -265,9 +268,11 @@ class Keeper:
     ) -> Decided:
         """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
         old = self._decided.get(group_generation)
-        case = _Case(group_generation, [work for work, _ in mine], place, cost, guard, old, self._refused(old))
+        works, refused = [work for work, _ in mine], self._refused(old)
+        case = _Case(group_generation, works, place, cost, guard, old, refused, cache(self._has))
         try:
-            return self._decide(case, mine, settled)
+            with uncollected():  # an image has some ten objects, and there may be a million images
+                return self._decide(case, mine, settled)
         except Closed:
             raise
         except Exception:
@@ -292,7 +297,7 @@ class Keeper:
         with case.guard():
             if old is None:
                 for work in works:
-                    work.mark_present(self._has)
+                    work.mark_present(case.has)
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
         chosen = self._choose(case, plans, settled, free)
@@ -304,10 +309,9 @@ class Keeper:
             self.settled.choose(ways)
         kept = {} if old is None else old.staying(ways)
         objects, sources = self._objects.chosen(chosen, plans, works, kept)
-        known = self._made_before(old, chosen, objects)
+        known = self._made_before(case, chosen, objects)
         there = {
-            key: tuple(each for each in merged(*by_way.values()) if self._has(each.key))
-            for key, by_way in known.items()
+            key: tuple(each for each in merged(*by_way.values()) if case.has(each.key)) for key, by_way in known.items()
         }
         usable = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
         epochs = max(epochs_left(each.plan) for each in plans)
@@ -315,22 +319,22 @@ class Keeper:
         needs, names = [work.unkept_due_in_s for work in works], {each.key for each in lasting}
         context = GenerationContext(case.group_generation, sources, needs, free, usable, names, self._failed)
         flat = [each for of_video in objects.values() for each in of_video]
-        intermediates = self._to_make(context, flat)
+        intermediates = self._to_make(case, context, flat)
         self._keep(case, chosen, free, usable)
         self._tell(case, plans, chosen, objects, there, ids_in(flat))
         for key, of in objects.items():
             known.setdefault(key, {})[ways[key]] = of
         expected |= {each.object_id: epochs for each in lasting}
-        rests_on = self._rests_on(chosen, ways, flat)
+        rests_on = self._rests_on(case, chosen, ways, flat)
         return Decided(case.place, case.cost, known, intermediates, chosen, case.refused, expected, rests_on=rests_on)
 
     def _choose(self, case: _Case, plans: Sequence[ToCome], settled: Settled, free_bytes: int) -> Chosen | None:
         """What a rule chooses, given what was chosen before and what lies there; None: every clip."""
-        before = case.old.before(self._has) if case.old is not None else {}
+        before = case.old.before(case.has) if case.old is not None else {}
         kind = like([each.plan for each in plans], [work.task_id for work in case.works])
         average = partial(self._average.of, case.cost, kind, case.group_generation)
         choosing = partial(choose, plans, case.cost, self._settings, free_bytes, before, case.refused)
-        return choosing(self.lying.find, settled, self.densities, average, self._has)
+        return choosing(self.lying.find, settled, self.densities, average, case.has)
 
     def _keep_all(self, case: _Case, free_bytes: int) -> Decided:
         """Every clip is kept."""
@@ -341,15 +345,19 @@ class Keeper:
                 self.told.keep_all(case.group_generation, work)
         return Decided(case.place, case.cost, failed=case.refused)
 
-    def _made_before(self, old: Decided | None, chosen: Chosen, objects: ObjectsOf) -> dict[str, dict[Way, Objects]]:
+    def _before(self) -> list[Mapping[str, Mapping[Way, Objects]]]:
+        """The intermediates of all generations, as they were decided last."""
+        return [each.objects for each in self._decided.values()]
+
+    def _made_before(self, case: _Case, chosen: Chosen, objects: ObjectsOf) -> dict[str, dict[Way, Objects]]:
         """What was made before is of use as long as it lies there, whatever is kept from now on; by video and way."""
-        known = old.lying(self._has) if old is not None else {}
+        known = case.old.lying(case.has) if case.old is not None else {}
         for key, (way, lying) in self._objects.lying(chosen, objects).items():
             known.setdefault(key, {})[way] = lying
         return known
 
     def _to_make(
-        self, context: GenerationContext, objects: Sequence[IntermediateObject]
+        self, case: _Case, context: GenerationContext, objects: Sequence[IntermediateObject]
     ) -> tuple[IntermediateWork, ...]:
         """The work of making what is kept and does not lie there."""
         packs, alone = self.packs.packs_of(each for each in objects if each.pack), [e for e in objects if not e.pack]
@@ -358,7 +366,7 @@ class Keeper:
             *((PackWork(context, packs),) if packs else ()),
         )
         for work in works:
-            work.mark_present(self._has)
+            work.mark_present(case.has)
         return works
 
     def _tell(
@@ -381,13 +389,13 @@ class Keeper:
         _log.info("generation %d keeps %s", number, chosen.describe(), extra={"action": "prune"})
 
     def _rests_on(
-        self, chosen: Chosen, ways: Mapping[str, Way], objects: Sequence[IntermediateObject]
+        self, case: _Case, chosen: Chosen, ways: Mapping[str, Way], objects: Sequence[IntermediateObject]
     ) -> tuple[str, ...]:
         """See `Decided`."""
         kinds = len(chosen.weighed.kinds)  # where all clips of a video are kept nothing of it is made twice either
         all_kept = all(way.intermediate is not None or way.kept == kinds for way in ways.values())
-        rests = all_kept and not chosen.files and all(self._has(each.key) for each in objects)
-        return tuple(each.key for each in objects) if rests else ()
+        keys = tuple(dict.fromkeys(each.key for each in objects))
+        return keys if all_kept and not chosen.files and all(map(case.has, keys)) else ()
 
     def _expect(self) -> None:
         """Let the catalog know what is kept for epochs that are not planned, so that no policy takes it for useless."""

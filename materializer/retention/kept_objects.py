@@ -2,33 +2,42 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.retention.chosen import Chosen
+from viewcache.materializer.retention.chosen_images import Before, chosen_images
 from viewcache.materializer.retention.intermediates import Named, intermediate_recipe
 from viewcache.materializer.retention.lying import Lying
-from viewcache.materializer.retention.packs import Packs, first_blocks
-from viewcache.materializer.retention.ways import How, ToCome, Way, images_of
+from viewcache.materializer.retention.packs import Packs, Picture, first_blocks
+from viewcache.materializer.retention.ways import How, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
-__all__ = ["KeptObjects", "Objects", "ObjectsOf", "Sources"]
+__all__ = ["KeptObjects", "Objects", "ObjectsOf", "SourceOf"]
 
 Objects = tuple[IntermediateObject, ...]
 
 ObjectsOf = Mapping[str, Objects]
 """By the content key of the video."""
 
-Sources = dict[str, Callable[[], VideoSource]]
-"""Content key of a video → asked for it when an object is made, since much may be known by then."""
+SourceOf = Callable[[], VideoSource]
+"""Asked for a video when an object is made of it, since much may be known by then."""
 
 
 class KeptObjects:
     """Names them. Not thread-safe: the keeper's lock guards it."""
 
-    def __init__(self, named: Named, packs: Packs, lying: Lying, pack_bytes: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        named: Named,
+        packs: Packs,
+        lying: Lying,
+        pack_bytes: Callable[[], int],
+        before: Callable[[], Before] = lambda: (),
+    ) -> None:
         """Nothing is named yet.
 
         Args:
@@ -36,17 +45,24 @@ class KeptObjects:
             packs: which pictures of images lie together.
             lying: is told what will last.
             pack_bytes: tells how many bytes the pictures of a new pack have at most.
+            before: tells what was decided before, of any generation.
         """
         self._named, self._packs, self._lying, self._pack_bytes = named, packs, lying, pack_bytes
+        self._before = before
 
     def chosen(
         self, chosen: Chosen, plans: Sequence[ToCome], works: Sequence[ActiveGeneration], kept: ObjectsOf
-    ) -> tuple[dict[str, Objects], Sources]:
-        """The intermediates of all videos that have some, in the order of the videos; ``kept`` are those that stay."""
+    ) -> tuple[dict[str, Objects], Mapping[str, SourceOf]]:
+        """The intermediates of all videos that have some, in the order of the videos; ``kept`` are those that stay.
+
+        Images come behind the others.
+        """
         recipes: list[tuple[str, int, Recipe]] = []
-        sources: Sources = {}
+        sources: dict[str, SourceOf] = {}
         objects: dict[str, Objects] = {}
-        for video, key in enumerate(chosen.weighed.videos):
+        is_image = are_images(plans, chosen.weighed.videos)
+        for video in np.flatnonzero(~is_image).tolist():
+            key = chosen.weighed.videos[video]
             way = chosen.weighed.ways[int(chosen.choice.option[video])]
             if way.intermediate is None:
                 continue
@@ -78,36 +94,24 @@ class KeptObjects:
                     recipes.append(
                         (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
                     )
-        images = images_of(plans)
-        found = self._packed(chosen, plans, works, [each for each in recipes if each[0] in images], sources)
-        found += self._named([each for each in recipes if each[0] not in images])
-        for mine in found:
+        for mine in self._named(recipes):
             objects[mine.video] = (*objects[mine.video], mine)
-        return objects, sources
-
-    def _packed(
-        self,
-        chosen: Chosen,
-        plans: Sequence[ToCome],
-        works: Sequence[ActiveGeneration],
-        recipes: Sequence[tuple[str, int, Recipe]],
-        sources: Sources,
-    ) -> list[IntermediateObject]:
-        """Pictures of images, in packs that lie there and new ones."""
-        images = images_of(plans)
-        if not images:
-            return []
-        # Another image may have come to stand in since: then nothing is known of where one lies.
-        pictures = [(video, recipe) for video, _, recipe in recipes if video in sources]
-        among = [video for video in chosen.weighed.videos if video in images]
+        if not is_image.any():
+            return objects, sources
+        of_images = chosen_images(chosen, plans, works, kept, self._before())
+        objects |= of_images.staying
+        among = [*compress(chosen.weighed.videos, is_image.tolist())]
         number = works[0].group_generation
-        found = self._packs.kept(number, pictures, among, first_blocks(plans), self._pack_bytes())
-        self._lying.will_last(number, (each.pack for each in found if each.recipe.codec_is_chosen))
-        return found
+        packed = self._packs.kept(number, of_images.pictures, among, first_blocks(plans), self._pack_bytes())
+        self._lying.will_last(number, {each.pack for each in packed if each.recipe.codec_is_chosen})
+        for mine in packed:
+            objects[mine.video] = (*objects[mine.video], mine)
+        return objects, {**sources, **of_images.sources} if sources else of_images.sources
 
     def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:
         """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
         lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
+        pictures: list[Picture] = []
         way_of: dict[str, Way] = {}
         for place, video in enumerate(lasting.videos if lasting is not None else ()):
             lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
@@ -115,10 +119,12 @@ class KeptObjects:
             for kept in () if chosen_lies else lying[:1]:
                 assert lasting is not None
                 way_of[video] = kept.way
-                found += [(video, lasting.video_id(place), recipe) for recipe in lasting.recipes(place, kept.way)]
+                whole = lasting.recipes(place, kept.way)
+                if lasting.is_image[place]:
+                    pictures += [(video, recipe) for recipe in whole]
+                else:
+                    found += [(video, lasting.video_id(place), recipe) for recipe in whole]
         of_video: dict[str, Objects] = {}
-        images = lasting.images if lasting is not None else ()
-        packed = self._packs.lying((video, recipe) for video, _, recipe in found if video in images)
-        for each in (*packed, *self._named([each for each in found if each[0] not in images])):
+        for each in (*self._packs.lying(pictures), *self._named(found)):
             of_video[each.video] = (*of_video.get(each.video, ()), each)
         return {video: (way_of[video], mine) for video, mine in of_video.items()}

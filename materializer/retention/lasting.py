@@ -6,7 +6,7 @@ before it is known how well they pack.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,13 +21,13 @@ from viewcache.materializer.retention.density import DensityOf
 from viewcache.materializer.retention.horizon import Reach
 from viewcache.materializer.retention.intermediates import (
     intermediate_recipe,
-    picture_key,
+    picture_like,
     picture_order,
-    picture_recipe,
+    picture_recipes,
     recipe_in,
 )
 from viewcache.materializer.retention.needs import VideoRows
-from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, images_of
+from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, are_images
 
 __all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_of", "part_pictures"]
 
@@ -40,10 +40,6 @@ PARTS = 16
 
 LEAST_PICTURES = 16
 """Two full groups of a stride of two: with fewer, groups pack badly."""
-
-
-_FIRST = np.zeros(1, np.int32)
-"""The frame that an image has."""
 
 
 class Lasting:
@@ -76,23 +72,47 @@ class Lasting:
         """Those that last."""
         self.videos = tuple(videos)
         """Content keys; a video's place is its place among them."""
-        self.images = images_of(plans)
-        """Those that are images."""
+        self.is_image = are_images(plans, self.videos)
+        """(V,) which are images."""
         self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
         self._part_bytes, self._ladder, self._density = part_bytes, ladder, density
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
         self._rows = [VideoRows(each, place) for each in whole]
         self._known: dict[tuple[int, How, str], tuple[Recipe, ...]] = {}
-        self._alike: dict[tuple[How, str], Recipe | None] = {}
-        """Of images: what pictures that have been through the same have in common; None where each has its own."""
 
     def recipes(self, place: int, way: Way) -> tuple[Recipe, ...]:
         """The objects that a way keeps of the video at a place; none if it keeps none."""
-        return tuple(each for how in self._hows(place, way) for each in self._parts(place, how, way.codec))
+        return tuple(each for how in self._hows(place, way) for each in self.parts(place, how, way.codec))
 
-    def picture_keys(self, place: int, way: Way) -> list[str]:
-        """The content keys of the recipes of an image, whether or not such a picture can be kept: far cheaper."""
-        return [picture_key(self.videos[place], how, _FIRST, way.codec) for how in self._hows(place, way)]
+    def pictures(self, way: Way) -> Iterator[tuple[How, NDArray[np.int64]]]:
+        """How the pictures of images begin that a way keeps, whether or not such a picture can be kept.
+
+        Each with the places of the images that have one, once each.
+        """
+        seen: dict[How, NDArray[np.int64]] = {}
+        for kind in self._kinds[way.kept :]:
+            left = self.is_image.copy()
+            for number in kind.plans:
+                firsts = self._rows[number].firsts(len(self.videos))
+                places = np.flatnonzero(left & (firsts >= 0))
+                left[places] = False
+                for how, mine in kind.hows(self._plans[number].plan, firsts[places], way.intermediate):
+                    there = places[mine]
+                    if how in seen:
+                        there = np.setdiff1d(there, seen[how])
+                    seen[how] = np.concatenate([seen.get(how, there[:0]), there])
+                    yield how, there
+
+    def like(self, how: How, codec: str) -> Recipe | None:
+        """What pictures of all images in a codec have in common that have been through the same.
+
+        There may be a million, of each of which only the key is its own. None where more is: the decoder's own planes
+        have the size of the image, and of what is encoded it is known how densely each image packs.
+        """
+        if how is None or codec == LOSSY:
+            return None
+        rung = self._ladder.rung(codec, math.prod(picture_like(*how, codec, 1.0).shape))
+        return None if rung.lead else picture_like(*how, codec, rung.promised)
 
     def video_id(self, place: int) -> int:
         """The catalog's id of the video at a place."""
@@ -111,9 +131,10 @@ class Lasting:
                 return [kind.how(self._plans[number].plan, row, way.intermediate)]
         return []
 
-    def _parts(self, place: int, how: How, codec: str) -> tuple[Recipe, ...]:
-        if self.videos[place] in self.images and (alike := self._of_images(place, how, codec)) is not None:
-            return (picture_recipe(self.videos[place], alike),)
+    def parts(self, place: int, how: How, codec: str) -> tuple[Recipe, ...]:
+        """The objects of the video at a place that are of pictures which have been through the same; none if none."""
+        if self.is_image[place] and (like := self.like(how, codec)) is not None:
+            return (*picture_recipes(self.videos[place : place + 1], like),)
         found = self._known.get((place, how, codec))
         if found is None:
             number, row = self._places[place]
@@ -142,23 +163,6 @@ class Lasting:
             )
             self._known[place, how, codec] = found
         return found
-
-    def _of_images(self, place: int, how: How, codec: str) -> Recipe | None:
-        """What pictures of all images in a codec have in common that have been through the same.
-
-        There may be a million, of each of which only the key is its own. None where more is: the decoder's own planes
-        have the size of the image, and of what is encoded it is known how densely each image packs.
-        """
-        if (how, codec) not in self._alike:
-            self._alike[how, codec] = None
-            if how is not None and codec != LOSSY:
-                number, row = self._places[place]
-                one = intermediate_recipe(self.videos[place], how, _FIRST, self._plans[number].index_of(row), codec)
-                rung = self._ladder.rung(codec, math.prod(one.shape))
-                if not rung.lead:
-                    bound = clip_bound(int(math.prod(one.shape) * rung.promised), 1)
-                    self._alike[how, codec] = replace(one, bound=bound)
-        return self._alike[how, codec]
 
 
 def whole_groups(frames: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -6,8 +6,12 @@ known of an object whether it lasts.
 """
 
 from collections.abc import Callable, Iterable
+from functools import cache, partial
+
+import numpy as np
 
 from viewcache.catalog import Catalog
+from viewcache.materializer.retention.intermediates import picture_keys
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.packs import Packs
 from viewcache.materializer.retention.ways import Kept
@@ -47,12 +51,12 @@ class Lying:
     def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
         """What lies there, whole or in part, by the content key of the video."""
         self._found = self._lying(self._found)
-        found = self._find_packed(lasting) if lasting.images else {}
+        found = self._find_packed(lasting) if lasting.is_image.any() else {}
         # Working out the keys of all ways of all videos would take long.
         written: dict[int, set[tuple[str, str]]] = {}
         for row in self._catalog.query("read_intermediates").to_pylist():
             written.setdefault(row["video_id"], set()).add((row["kind"], row["codec"]))
-        places = [place for place, video in enumerate(lasting.videos) if video not in lasting.images]
+        places = np.flatnonzero(~lasting.is_image).tolist()
         self._looked.update(map(lasting.video_id, places))
         for place in places if written else ():
             mine = written.get(lasting.video_id(place), set())
@@ -75,13 +79,16 @@ class Lying:
         any_lies = self._packs.look()
         self._looked.add(OF_SEVERAL)
         ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
+        find = self._packs.finder()
         for way in ways if any_lies else ():
-            for place, video in enumerate(lasting.videos):
-                for picture in lasting.picture_keys(place, way) if video in lasting.images else ():
-                    lies = self._packs.find(picture)
+            kept_of = cache(partial(Kept, way, made=True))
+            for how, places in lasting.pictures(way) if self._packs.may_have(way.intermediate, way.codec) else ():
+                videos = [*map(lasting.videos.__getitem__, places.tolist())]
+                for video, picture in zip(videos, picture_keys(videos, how, way.codec), strict=True):
+                    lies = find(picture)
                     if lies is not None:
                         self._found.add(lies.pack)
-                        found.setdefault(video, []).append(Kept(way, lies.bytes, made=True))
+                        found.setdefault(video, []).append(kept_of(lies.bytes))
         return found
 
     def will_last(self, group_generation: int, keys: Iterable[str]) -> None:

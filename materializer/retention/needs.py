@@ -42,6 +42,13 @@ class VideoRows:
         start, end = self._starts[video : video + 2] if 0 <= video < len(self._starts) - 1 else (0, 0)
         return int(self._rows[start]) if end > start else None
 
+    def firsts(self, count: int) -> Ints:
+        """(count,) the first row of each of so many videos; -1 of one that has none."""
+        found = np.full(count, -1, np.int64)
+        there = self._video >= 0
+        found[self._video[there][::-1]] = self._rows[there][::-1]  # of several the first is written last
+        return found
+
     def rows(self, start: int, stop: int) -> Rows:
         """The rows of videos start…stop."""
         first, last = np.searchsorted(self._video, (start, stop))

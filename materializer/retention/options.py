@@ -24,7 +24,7 @@ from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.needs import Floats, VideoRows
 from viewcache.materializer.retention.sources import Indexes, sketches_of
 from viewcache.materializer.retention.spread import NOWHERE, shuffled
-from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, images_of, kinds_of, ways_of
+from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, are_images, kinds_of, ways_of
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Weighed", "weigh"]
@@ -35,6 +35,9 @@ would take longer than it can save."""
 
 BLOCK = 1024
 """Videos that are looked at together: their frames are some million numbers."""
+
+IMAGES = 1 << 14
+"""The same of images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,9 @@ def weigh(
     videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
     for number, each in enumerate(plans):
         rows, first = np.unique(each.plan.video[each.rows], return_index=True)
-        for row in rows[np.argsort(first)].tolist():
-            videos.setdefault(each.plan.videos.keys[row], (number, row))
+        rows = rows[np.argsort(first)]
+        for key, row in zip(each.plan.videos.keys.taken(rows), rows.tolist(), strict=True):
+            videos.setdefault(key, (number, row))
     names = tuple(videos)
     place = {name: k for k, name in enumerate(names)}
     uses = [VideoRows(each, place) for each in plans]
@@ -101,12 +105,14 @@ def weigh(
     density: DensityOf = cache(partial(densities.of, cost.ladder))
     lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, density) if lasts else None
     there = lying(lasting) if lying is not None and lasting is not None else {}
-    by_columns = len(names) > MOST_INDEXES or images_of(plans).issuperset(names)
+    of_images = are_images(plans, names).all()
+    by_columns = len(names) > MOST_INDEXES or of_images
     sketched = _sketched(plans, list(videos.values())) if by_columns else None
+    together = IMAGES if of_images else BLOCK
     found, once, anew = list[Columns](), list[Once](), list[Columns]()
-    for start in range(0, len(names), BLOCK):
-        block = names[start : start + BLOCK]
-        sources = sketched[start : start + BLOCK] if sketched else _indexes(plans, map(videos.__getitem__, block))
+    for start in range(0, len(names), together):
+        block = names[start : start + together]
+        sources = sketched[start : start + together] if sketched else _indexes(plans, map(videos.__getitem__, block))
         end = start + len(block)
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]

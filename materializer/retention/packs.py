@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewcache.catalog import Catalog
+from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.packs import pack_layout, pieces
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, pack_recipe
 from viewcache.materializer.planning.rows import ids_of
@@ -20,7 +21,7 @@ from viewcache.materializer.retention.intermediates import intermediate_rows
 from viewcache.materializer.retention.ways import ToCome
 from viewcache.materializer.scheduling.intermediate_work import Pack
 
-__all__ = ["Packs", "first_blocks"]
+__all__ = ["Packs", "Picture", "first_blocks"]
 
 Picture = tuple[str, Recipe]
 """Content key of an image, and how a picture of it is made."""
@@ -35,8 +36,6 @@ class Lies:
 
     pack: str
     """Content key of the pack."""
-    first: int
-    """In bytes."""
     bytes: int
     """What it takes: its part of the pack."""
 
@@ -52,6 +51,8 @@ class _Known:
     """Those of their pictures."""
     formed: Pack | None = None
     """How it is made, if it was formed in this run."""
+    ways: Set[tuple[ObjectKind | None, str]] | None = None
+    """Kinds and codecs of its pictures that were decided with them; None of a pack of an earlier run."""
 
 
 class Packs:
@@ -92,13 +93,19 @@ class Packs:
                 self._known[key] = _Known(object_id, images, pictures)
         return bool(ids)
 
-    def find(self, picture: str) -> Lies | None:
-        """Where a picture lies, by its content key; None if it is not there."""
-        for pack, first in self._places.get(picture, {}).items():
-            size = self._size_of(pack)
-            if size is not None:
-                return Lies(pack, first, -(-size // len(self._known[pack].pictures)))
-        return None
+    def finder(self) -> Callable[[str], Lies | None]:
+        """Tells where a picture lies now, by its content key; None if it is not there."""
+        sizes = {key: self._size_of(key) for key in self._known}
+        lies = {
+            key: Lies(key, -(-size // len(self._known[key].pictures)))
+            for key, size in sizes.items()
+            if size is not None
+        }
+        return lambda picture: next((lies[pack] for pack in self._places.get(picture, ()) if pack in lies), None)
+
+    def may_have(self, kind: ObjectKind | None, codec: str) -> bool:
+        """Whether pictures of a kind in a codec that was decided with them may lie in a pack."""
+        return any(pack.ways is None or (kind, codec) in pack.ways for pack in self._known.values())
 
     def failed(self, packs: Iterable[Pack]) -> None:
         """Take note of packs that could not be made, whether or not they are forgotten by now."""
@@ -107,7 +114,8 @@ class Packs:
 
     def lying(self, pictures: Iterable[Picture]) -> list[IntermediateObject]:
         """Those of some pictures that lie in the store."""
-        found = ((video, recipe, self.find(recipe.key)) for video, recipe in pictures)
+        find = self.finder()
+        found = ((video, recipe, find(recipe.key)) for video, recipe in pictures)
         return [self._object(video, recipe, lies.pack) for video, recipe, lies in found if lies is not None]
 
     def forget(self, group_generation: int) -> None:
@@ -132,7 +140,8 @@ class Packs:
             blocks: see `first_blocks`; a picture of which nothing is said there is left for another time.
             most_bytes: of the pictures of a new pack.
         """
-        lies = {recipe.key: there for _, recipe in pictures if (there := self.find(recipe.key)) is not None}
+        find = self.finder()
+        lies = {recipe.key: there for _, recipe in pictures if (there := find(recipe.key)) is not None}
         stays = self._those_that_stay(Counter(each.pack for each in lies.values()), set(weighed))
         self._to_come[group_generation] = {block for _, block in blocks.values()}
         making = self._in_the_making({recipe.key for _, recipe in pictures})
@@ -214,7 +223,9 @@ class Packs:
         self._catalog.record_packs(pa.Table.from_pylist(list(_rows(formed, firsts))))
         objects: list[IntermediateObject] = []
         for pack, places in zip(formed, firsts, strict=True):
-            self._known[pack.key] = _Known(pack.object_id, pack.images, tuple(each.key for each in pack.pictures), pack)
+            ways = {(each.kind, each.codec) for each in pack.pictures if each.codec_is_chosen}
+            keys_in = tuple(each.key for each in pack.pictures)
+            self._known[pack.key] = _Known(pack.object_id, pack.images, keys_in, pack, ways)
             for image, picture, first in zip(pack.images, pack.pictures, places, strict=True):
                 self._places.setdefault(picture.key, {})[pack.key] = first
                 objects.append(self._object(image, picture, pack.key))

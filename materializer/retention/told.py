@@ -18,6 +18,9 @@ from viewcache.materializer.scheduling.generation import ActiveGeneration
 
 __all__ = ["Told", "foretell", "kept_tables"]
 
+NOTHING = -1
+"""Stands for an object where there is none."""
+
 
 class Told:
     """What the catalog was told of each generation of the group. Not thread-safe: who decides has a lock."""
@@ -89,19 +92,26 @@ def kept_tables(
     stale: Sequence[IntermediateObject],
 ) -> tuple[pa.Table, pa.Table]:
     """What is kept and its edges, ``schemas.KEEP`` and ``schemas.EDGE``; arguments as for `Told.keep`."""
-    parents, children, ids, kept = [], [], [], []
+    parents, children, ids, kept = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [], []
+    alone = {video: mine[0].object_id for video, mine in objects.items() if len(mine) == 1}
+    several = {video: mine for video, mine in objects.items() if len(mine) > 1}
     for work in works:
         assert work.keeping is not None
         ids.append(work.object_ids)
         kept.append(np.tile(work.keeping.clips, len(work.object_ids) // len(work.plan)))  # audio as its clip
-        for video, of_video in objects.items():
+        video_of = work.plan.video
+        made_from = np.full(len(work.plan.videos) + 1, NOTHING, np.int64)
+        made_from[work.video_numbers([*alone])] = [*alone.values()]
+        made_from[-1] = NOTHING  # which is where the videos of other tasks are
+        rows = np.flatnonzero(~work.keeping.clips & (made_from[video_of] != NOTHING))
+        parents.append(made_from[video_of[rows]])
+        children.append(work.object_ids[rows])
+        for video, of_video in several.items():  # of a long one each has a part
             rows = work.rows_of_video(video)
             rows = rows[~work.keeping.clips[rows]]
-            mine = np.unique(work.object_ids[rows])
-            frames = work.plan.frames(rows) if len(of_video) > 1 else np.zeros((0, 1), np.int32)
+            frames = work.plan.frames(rows)
             for each in of_video:
-                if len(of_video) > 1:  # of a long video each has a part
-                    mine = np.unique(work.object_ids[rows[each.has_some_of(frames)]])
+                mine = work.object_ids[rows[each.has_some_of(frames)]]
                 parents.append(np.full(len(mine), each.object_id))
                 children.append(mine)
     unique, first = np.unique(np.concatenate(ids), return_index=True)
@@ -109,19 +119,25 @@ def kept_tables(
     gone = _ids(stale)
     flags = np.concatenate(kept)[first], np.ones(len(intermediates), bool), np.zeros(len(gone), bool)
     keep = pa.table({"object_id": np.concatenate([unique, intermediates, gone]), "keep": np.concatenate(flags)})
-    nothing = np.zeros(0, np.int64)
-    # Images of one block may lie in one pack.
-    made_from = np.unique([np.concatenate([nothing, *parents]), np.concatenate([nothing, *children])], axis=1)
-    count = made_from.shape[1]
+    parent, child = _each_once(np.concatenate(parents), np.concatenate(children))
     edges = pa.table(
         {
-            "parent_id": made_from[0],
-            "child_id": made_from[1],
-            "op": pa.array(["augment"] * count, pa.string()),
-            "cost_s": np.zeros(count),
+            "parent_id": parent,
+            "child_id": child,
+            "op": pa.array(["augment"] * len(parent), pa.string()),
+            "cost_s": np.zeros(len(parent)),
         }
     )
     return keep, edges
+
+
+def _each_once(one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pairs of numbers, sorted, each once: images of one block may lie in one pack."""
+    order = np.lexsort((other, one))
+    one, other = one[order], other[order]
+    differs = np.ones(len(one), np.bool_)
+    differs[1:] = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
+    return one[differs], other[differs]
 
 
 def _ids(objects: Iterable[IntermediateObject]) -> NDArray[np.int64]:

@@ -16,7 +16,17 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import Instruction, InstructionKind
 from viewcache.materializer.retention.horizon import epochs_left
 
-__all__ = ["INTERMEDIATES", "ClipKind", "How", "Kept", "ToCome", "Way", "images_of", "kinds_of", "ways_of"]
+__all__ = [
+    "INTERMEDIATES",
+    "ClipKind",
+    "How",
+    "Kept",
+    "ToCome",
+    "Way",
+    "are_images",
+    "kinds_of",
+    "ways_of",
+]
 
 INTERMEDIATES = (None, ObjectKind.FRAMES, ObjectKind.AUG)
 """What may be kept for clips that are not: nothing, decoded frames, resized frames."""
@@ -77,10 +87,26 @@ class ClipKind:
 
     def how(self, plan: GenerationPlan, row: int, intermediate: ObjectKind | None) -> "How":
         """What pictures for the clip of a row have been through."""
+        steps, width = self._steps(intermediate)
+        return (steps, plan.resolved.rows[row, :width].tobytes()) if steps else None
+
+    def hows(
+        self, plan: GenerationPlan, rows: NDArray[np.int64], intermediate: ObjectKind | None
+    ) -> "list[tuple[How, NDArray[np.int64]]]":
+        """The same of the clips of some rows, each once, with the places of those rows among them."""
+        steps, width = self._steps(intermediate)
+        if not steps or not len(rows):
+            return [(None, np.arange(len(rows)))] if len(rows) else []
+        numbers, which = np.unique(plan.resolved.rows[rows, :width], axis=0, return_inverse=True)
+        order = np.argsort(which.reshape(-1), kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(which.reshape(-1), minlength=len(numbers)))[:-1])
+        return [((steps, each.tobytes()), part) for each, part in zip(numbers, parts, strict=True)]
+
+    def _steps(self, intermediate: ObjectKind | None) -> tuple[tuple[Instruction, ...], int]:
+        """What is done to each picture, and how many numbers of a row say how; nothing to those as decoded."""
         if self.resize is None or (intermediate != ObjectKind.AUG and self.loss is None):
-            return None
-        steps = (self.resize,) if self.loss is None else (self.resize, self.loss)
-        return steps, plan.resolved.rows[row, : self.resize.width].tobytes()
+            return (), 0
+        return ((self.resize,) if self.loss is None else (self.resize, self.loss)), self.resize.width
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +135,16 @@ class ToCome:
         return replace(self, rows=rows, ready=np.zeros(len(plan), np.bool_))
 
 
-def images_of(plans: Sequence[ToCome]) -> frozenset[str]:
-    """Content keys of the videos of some plans that are images."""
-    return frozenset(key for each in plans if each.plan.blocks is not None for key in each.plan.videos.keys)
+def are_images(plans: Sequence[ToCome], videos: Sequence[str]) -> NDArray[np.bool_]:
+    """(videos,) whether each of some videos of these plans, by its content key, is an image: mostly all are, or none.
+
+    Then no set of a million keys is made.
+    """
+    of_images = [each.plan.blocks is not None for each in plans]
+    if all(of_images) or not any(of_images):
+        return np.full(len(videos), all(of_images))
+    images = {key for each in plans if each.plan.blocks is not None for key in each.plan.videos.keys}
+    return np.array([video in images for video in videos], np.bool_)
 
 
 @dataclass(frozen=True, slots=True)

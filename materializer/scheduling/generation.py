@@ -353,7 +353,8 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         if self.keeping is None or row >= len(self.plan):
             return ()
         if self.plan.blocks is not None:
-            images = dict.fromkeys(map(self.file_key, self.plan.blocks.rows(row)))
+            rows = self.plan.blocks.rows(row)
+            images = dict.fromkeys(self.plan.videos.keys.taken(self.plan.video[rows.start : rows.stop]))
             return [each for image in images for each in self.keeping.intermediates.get(image, ())]
         found = self.keeping.intermediates.get(self.video(row), ())
         return (

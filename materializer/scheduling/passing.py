@@ -95,12 +95,13 @@ class Passing:
         beside = {other.video(row) for _, other, row, _ in candidates if other.rides}
         stays: list[Candidate[str]] = []
         places: dict[str, Reservation | Passage] = {}
+        seen: dict[tuple[int, str], tuple[int, int | None]] = {}
         for candidate in candidates:
             due_s, work, row, _ = candidate
             key = work.key(row)
             way = Handling.STORE
             if key not in places and work.is_unkept(row) and self._board.objects.is_planned(key):
-                clip = self._one_use(work, row, works, choice, tight=tight)
+                clip = self._one_use(work, row, works, choice, seen, tight=tight)
                 way = handling(replace(clip, kept_beside=work.video(row) in beside), self._cost)
             if way is Handling.LATER and key not in asked:
                 continue
@@ -119,13 +120,24 @@ class Passing:
             place.release()
 
     def _one_use(
-        self, work: Work[str], row: int, works: Sequence[Work[str]], choice: NextJob[str], *, tight: bool
+        self,
+        work: Work[str],
+        row: int,
+        works: Sequence[Work[str]],
+        choice: NextJob[str],
+        seen: dict[tuple[int, str], tuple[int, int | None]],
+        *,
+        tight: bool,
     ) -> OneUse:
+        """What is known of a row's clip; ``seen`` has its uses and pictures, which rows of one block have in common."""
         key = work.key(row)
+        if (id(work), key) not in seen:
+            uses = sum(each.uses_to_come(key) for each in works)
+            seen[id(work), key] = uses, self._pictures_bytes(work, row)
+        uses, pictures = seen[id(work), key]
         read = self._board.is_read(work.task_id) or (choice.demanded and choice.work is work)
-        uses = sum(each.uses_to_come(key) for each in works)
         soon = work.is_soon(row) or (choice.demanded and work is choice.work and row in choice.rows)
-        return OneUse(work.bound(row), True, uses, soon, read, self._pictures_bytes(work, row), tight)
+        return OneUse(work.bound(row), True, uses, soon, read, pictures, tight)
 
     def _pictures_bytes(self, work: Work[str], row: int) -> int | None:
         """Of the kept pictures that a clip would be made from, if they are there."""

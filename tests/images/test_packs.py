@@ -32,7 +32,7 @@ from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pac
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_recipe
 from viewcache.materializer.retention.chosen import choose
-from viewcache.materializer.retention.intermediates import intermediate_recipe
+from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_keys
 from viewcache.materializer.retention.packs import TRIES, Packs, Picture
 from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
 from viewcache.materializer.scheduling.work import RowState
@@ -155,8 +155,10 @@ def test_what_images_have_in_common_is_worked_out_once(tmp_path: Path, images: P
         for place, video in enumerate(lasting.videos):
             for way in lasting.ways:
                 for recipe in lasting.recipes(place, way):
-                    assert recipe.key in lasting.picture_keys(place, way)
                     how = None if recipe.native else (recipe.program.instructions, recipe.row.tobytes())
+                    assert picture_keys([video], how, way.codec) == [recipe.key]
+                    (together,) = (places for begun, places in lasting.pictures(way) if begun == how)
+                    assert place in together
                     index = index_of(lasting.video_id(place))
                     alone = intermediate_recipe(video, how, np.zeros(1, np.int32), index, way.codec)
                     assert (recipe.key, recipe.shape, recipe.codec) == (alone.key, alone.shape, alone.codec)
@@ -398,10 +400,10 @@ def test_a_pack_that_says_a_picture_twice_is_forgotten_like_any_other(catalog: C
     catalog.flush()
     sizes[key] = 10
     packs.look()
-    assert packs.find(recipe.key) is not None
+    assert packs.finder()(recipe.key) is not None
     del sizes[key]
     packs.forget(0)
-    assert packs.find(recipe.key) is None
+    assert packs.finder()(recipe.key) is None
     assert not len(packs)
 
 

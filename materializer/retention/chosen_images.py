@@ -1,0 +1,196 @@
+"""What a choice keeps of images, of which there may be a million: worked out together for all that are alike.
+
+The trade-off: an image has one frame, so none of this asks which frames are wanted. Recipes that another decision has
+made are taken over, so that those of several generations are the same in memory.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.retention.chosen import Chosen
+from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_like, picture_recipes
+from viewcache.materializer.retention.needs import VideoRows
+from viewcache.materializer.retention.ways import How, ToCome, Way, are_images
+from viewcache.materializer.scheduling.generation import ActiveGeneration
+
+__all__ = ["Before", "ChosenImages", "ImageSources", "chosen_images"]
+
+Before = Sequence[Mapping[str, Mapping[Way, Sequence[IntermediateObject]]]]
+"""What was decided before: content key of an image → its pictures, by the way for which they were chosen."""
+
+
+class ImageSources(Mapping[str, Callable[[], VideoSource]]):
+    """Asked for an image, by its content key, when an object is made of it; has one number for each."""
+
+    def __init__(self, works: Sequence[ActiveGeneration], plans: Sequence[ToCome], codes: Mapping[str, int]) -> None:
+        """Of images by the row of a clip, times the number of plans, and which plan has it."""
+        self._works, self._plans, self._codes = works, [each.plan for each in plans], codes
+
+    def __getitem__(self, image: str) -> Callable[[], VideoSource]:
+        """What tells one.
+
+        Raises:
+            KeyError: it is not among them.
+        """
+        row, number = divmod(self._codes[image], len(self._works))
+        return partial(self._works[number].source_of, self._plans[number], row)
+
+    def __contains__(self, image: object) -> bool:
+        """Whether it is among them; asked far more often than for what it is."""
+        return image in self._codes
+
+    def __iter__(self) -> Iterator[str]:
+        """All of them."""
+        return iter(self._codes)
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self._codes)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenImages:
+    """What is kept of some images."""
+
+    staying: dict[str, tuple[IntermediateObject, ...]]
+    """Content key of each image of which something is kept → what of that is as it was before."""
+    sources: ImageSources
+    """Of those whose clips are to come."""
+    pictures: list[tuple[str, Recipe]]
+    """Content keys of images, in the order of need, and how the pictures of them are made that are not as before."""
+
+
+def chosen_images(
+    chosen: Chosen,
+    plans: Sequence[ToCome],
+    works: Sequence[ActiveGeneration],
+    staying: Mapping[str, tuple[IntermediateObject, ...]],
+    before: Before,
+) -> ChosenImages:
+    """What a choice keeps of images.
+
+    Args:
+        chosen: what was chosen.
+        plans: for which, some of them of images.
+        works: whose they are.
+        staying: what is kept as before, by content key.
+        before: recipes that are known.
+    """
+    return _Choice(chosen, plans, works).images(staying, before)
+
+
+class _Choice:
+    """A choice by columns: arrays are (V,) over all videos that were weighed."""
+
+    def __init__(self, chosen: Chosen, plans: Sequence[ToCome], works: Sequence[ActiveGeneration]) -> None:
+        self._chosen, self._weighed, self._plans, self._works = chosen, chosen.weighed, plans, works
+        self._videos = self._weighed.videos
+        place = {video: k for k, video in enumerate(self._videos)}
+        option, ways = chosen.choice.option, self._weighed.ways
+        keeps = np.array([way.intermediate is not None for way in ways])[option]
+        self._kept = np.array([way.kept for way in ways])[option]
+        self._mine = are_images(plans, self._videos) & keeps
+        self._firsts = [
+            VideoRows(replace(each, rows=_still(work, each)), place).firsts(len(self._videos))
+            for work, each in zip(works, plans, strict=True)
+        ]
+        """Of each plan the row of the first clip to come of each video; -1 of one that has none."""
+
+    def images(self, staying: Mapping[str, tuple[IntermediateObject, ...]], before: Before) -> ChosenImages:
+        """See `chosen_images`."""
+        codes = self._codes()
+        there = self._mine & (codes >= 0)
+        videos, ways, option = self._videos, self._weighed.ways, self._chosen.choice.option
+        stays = np.zeros(len(videos), np.bool_)
+        mine: dict[str, tuple[IntermediateObject, ...]] = {}
+        for place in np.flatnonzero(self._mine).tolist():
+            video = videos[place]
+            stays[place] = video in staying
+            mine[video] = staying.get(video, ())
+        found: list[tuple[int, Recipe]] = []
+        for column in np.unique(option[there]).tolist():
+            way, wanted = ways[column], there & (option == column) & ~stays
+            for how, places in self._begin(way, wanted):
+                found += self._recipes(way, how, places, codes, before)
+        found.sort(key=itemgetter(0))
+        places = np.flatnonzero(there)
+        of = dict(zip(map(videos.__getitem__, places.tolist()), codes[places].tolist(), strict=True))
+        pictures = [(videos[place], recipe) for place, recipe in found]
+        return ChosenImages(mine, ImageSources(self._works, self._plans, of), pictures)
+
+    def _codes(self) -> NDArray[np.int64]:
+        """A clip to come that is not kept of each image, as `ImageSources` has it; -1 where there is none."""
+        codes = np.full(len(self._videos), -1, np.int64)
+        for number, kind in enumerate(self._weighed.kinds):
+            for k in kind.plans:
+                fresh = self._mine & (self._kept <= number) & (codes < 0) & (self._firsts[k] >= 0)
+                codes[fresh] = self._firsts[k][fresh] * len(self._works) + k
+        return codes
+
+    def _begin(self, way: Way, wanted: NDArray[np.bool_]) -> Iterator[tuple[How, NDArray[np.int64]]]:
+        """How pictures that a way keeps begin, with the places of some images that have them, each once."""
+        if way.lasts:
+            assert self._weighed.lasting is not None
+            yield from ((how, places[wanted[places]]) for how, places in self._weighed.lasting.pictures(way))
+            return
+        found: dict[How, list[NDArray[np.int64]]] = {}
+        for kind in self._weighed.kinds[way.kept :]:
+            for k in kind.plans:
+                places = np.flatnonzero(wanted & (self._firsts[k] >= 0))
+                for how, mine in kind.hows(self._plans[k].plan, self._firsts[k][places], way.intermediate):
+                    found.setdefault(how, []).append(places[mine])
+        yield from ((how, np.unique(np.concatenate(each))) for how, each in found.items())
+
+    def _recipes(
+        self, way: Way, how: How, places: NDArray[np.int64], codes: NDArray[np.int64], before: Before
+    ) -> Iterator[tuple[int, Recipe]]:
+        """Pictures of images that have been through the same, with the places of these."""
+        lasting = self._weighed.lasting
+        if way.lasts:
+            assert lasting is not None
+            like = lasting.like(how, way.codec)
+        else:
+            like = None if how is None else picture_like(*how, "", 1.0)
+        if like is not None:
+            images = [*map(self._videos.__getitem__, places.tolist())]
+            yield from zip(places.tolist(), _made_like(images, like, before), strict=True)
+            return
+        for place in places.tolist():
+            if lasting is not None and way.lasts:
+                yield from ((place, each) for each in lasting.parts(place, how, way.codec))
+            else:
+                row, number = divmod(int(codes[place]), len(self._works))
+                each = self._plans[number]
+                index = each.index_of(int(each.plan.video[row]))
+                yield place, intermediate_recipe(self._videos[place], how, np.zeros(1, np.int32), index)
+
+
+def _still(work: ActiveGeneration, each: ToCome) -> NDArray[np.bool_]:
+    """(n,) clips to come whose image is the same as when the plan was weighed: another may have come to stand in."""
+    plan, now = each.plan, work.plan
+    if now is plan:
+        return each.rows
+    mine, others = (of.videos.keys.packed[of.video] for of in (plan, now))
+    return np.asarray(each.rows & (mine == others).all(axis=1))
+
+
+def _made_like(images: Sequence[str], like: Recipe, before: Before) -> list[Recipe]:
+    """The recipes of some images' pictures, as `picture_recipes`, those that are known from before."""
+    known = [_known(image, like, before) for image in images]
+    fresh = iter(picture_recipes((image for image, recipe in zip(images, known, strict=True) if not recipe), like))
+    return [recipe or next(fresh) for recipe in known]
+
+
+def _known(image: str, like: Recipe, before: Before) -> Recipe | None:
+    for objects in before:
+        for mine in objects.get(image, {}).values():
+            for each in mine:
+                if each.recipe.row is like.row:  # which is the array of this `picture_like`, and of no other
+                    return each.recipe
+    return None
