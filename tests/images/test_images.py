@@ -1,5 +1,6 @@
 """A task of images keeps the laws: same bytes however they come to be, each image once, and no image lost."""
 
+import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 import viewcache
+from tests.house.tree import ROOT
 from tests.images.small import config, save_folder
 from tests.tiny import AUGMENTATION, single, sql
 from viewcache.api.session.cache import Cache
@@ -257,3 +259,18 @@ def test_damage_behind_the_header_is_replaced_for_ever(tmp_path: Path) -> None:
             assert len(sql(cache, "select * from substitutions")) >= 3
     assert same(runs[0], runs[1])
     assert same(runs[0], runs[2])
+
+
+def test_the_loop_of_the_page(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What docs/images.md shows first reads every epoch that its configuration has, as it is written there."""
+    page = (ROOT / "docs" / "images.md").read_text()
+    written, loop = (re.search(rf"^```{kind}\n(.*?)^```", page, re.M | re.S)[1] for kind in ("yaml", "python no-run"))  # type: ignore[index]
+    monkeypatch.chdir(tmp_path)
+    dataset = written.replace("./flowers/train", str(images)).replace("images_per_batch: 64", "images_per_batch: 4")
+    assert dataset.count("90") == loop.count("90") == 1
+    Path("images.yaml").write_text(dataset.replace("90", "3").replace("60GB", "50MB"))
+    seen: list[tuple[int, int]] = []
+    data = loop[: loop.index("            loss = ")]
+    names: dict[str, Any] = {"seen": seen}
+    exec(f"{data}            seen.append((batch['epoch'], len(batch['image'])))\n".replace("90", "3"), names)
+    assert seen == [(0, 4), (1, 4), (2, 4)]
