@@ -75,11 +75,18 @@ def test_keys_of_images_are_not_for_videos(tmp_path: Path) -> None:
 
 
 def test_folders_without_images(tmp_path: Path) -> None:
-    """It is said what was looked for, and that something else is there."""
+    """It is said what was looked for, what else is there, and which key takes videos; of videos the other way round."""
     (tmp_path / "in").mkdir()
     encode(tmp_path / "in" / "v.mp4", frames=4)
-    with pytest.raises(DatasetNotFound, match=r"holds no images: looked for .*\*\.jpg.*; 1 other files are there"):
+    (tmp_path / "in" / "readme.txt").touch()
+    there = r"1 videos are there: video_dataset_path takes them; 1 other files are there"
+    with pytest.raises(DatasetNotFound, match=rf"holds no images: looked for .*\*\.jpg.*; {there}"):
         viewcache.open(config(tmp_path / "store", tmp_path / "in"))
+    save_folder(tmp_path / "pictures")
+    there = r"4 images are there: image_dataset_path takes them$"
+    for place in (tmp_path / "pictures", tmp_path / "pictures" / "*" / "*"):
+        with pytest.raises(DatasetNotFound, match=rf"holds no videos: looked for .*; {there}"):
+            viewcache.open(of_videos(tmp_path / "store", place))
 
 
 def too_large(path: Path) -> Path:
