@@ -187,10 +187,12 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         if busy:
             parts = sorted(busy.items(), key=lambda item: -item[1])
             terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
-        if counts.get("planned") and not failure:
-            terminal.show(
-                f"{counted(counts['planned'], 'clip')} did not fit the budget and will be made when they are read"
-            )
+        from_kept, left_out = making.from_kept, counts.get("planned", 0) - making.from_kept
+        if from_kept and not failure:
+            terminal.show(f"{counted(from_kept, 'clip')} will be made from kept pictures when they are read")
+        if left_out and not failure:
+            why = "`viewcache plan` says what the budget keeps"
+            terminal.show(f"{counted(left_out, 'clip')} not kept, to be made when they are read; {why}")
     if counts.get("failed"):
         terminal.say(f'{counted(counts["failed"], "clip")} could not be made: `viewcache sql "from errors"` says why')
         return 1
