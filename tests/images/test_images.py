@@ -261,6 +261,18 @@ def test_damage_behind_the_header_is_replaced_for_ever(tmp_path: Path) -> None:
     assert same(runs[0], runs[2])
 
 
+def test_a_batch_is_shown_as_a_grid(tmp_path: Path, images: Path) -> None:
+    """A sheet of 16 images has four in a row, each to the bit, rather than one below another."""
+    with viewcache.open(config(tmp_path, images, sampling={"images_per_batch": 4, "samples_per_image": 4})) as cache:
+        sheet, shown = cache.show("train").sheet, cache.read("train", 0, 0).video[:, 0]
+    assert len(shown) == 16
+    places = []
+    for wanted in shown.transpose(0, 2, 3, 1):
+        starts = np.argwhere((sheet[:-31, :-31] == wanted[0, 0]).all(-1))
+        places.append(next(tuple(at) for at in starts if np.array_equal(sheet[at[0] :, at[1] :][:32, :32], wanted)))
+    assert len({top for top, _ in places}) == len({left for _, left in places}) == 4
+
+
 def test_the_loop_of_the_page(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What docs/images.md shows first reads every epoch that its configuration has, as it is written there."""
     page = (ROOT / "docs" / "images.md").read_text()
