@@ -31,7 +31,7 @@ def _init(arguments: argparse.Namespace, terminal: Terminal) -> int:
     file = Path(NAME if arguments.out is None else arguments.out)
     if not arguments.dry_run and (file.exists() or file.is_symlink()):
         raise BadInput(f"{file} is there already and is left as it is; name another file with -o")
-    with terminal.progress("looking at videos") as bar:
+    with terminal.progress("looking at files") as bar:
         made = initial(arguments.folder, file, bar)
     if not arguments.dry_run:
         write_new(file, made.text)

@@ -133,7 +133,7 @@ def _lint(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import nearest
     from viewcache.api.preview.lint import Level, lint
 
-    with terminal.progress("looking at videos") as bar:
+    with terminal.progress("looking at files") as bar:
         scan = arguments.scan or arguments.full
         problems = lint(arguments.config or [str(nearest())], scan=scan, full=arguments.full, progress=bar.at)
     errors = sum(problem.level == Level.ERROR for problem in problems)

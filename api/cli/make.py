@@ -62,7 +62,7 @@ def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return _what_if(arguments, terminal)
     if arguments.pace is not None or arguments.epochs is not None:
         raise BadInput("--pace and --epochs say how budgets are compared; name them, as in --budget 10GB,50GB")
-    with terminal.progress("looking at videos") as bar:
+    with terminal.progress("looking at files") as bar:
         found = previews(configuration(arguments.config), [arguments.generation], progress=bar.at)
     _show_previews(found, terminal)
     return 0
@@ -74,7 +74,7 @@ def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.preview.what_if import Question, what_if
 
     question = Question.of(arguments.budget, arguments.pace, arguments.epochs)
-    with terminal.progress("looking at videos") as bar:
+    with terminal.progress("looking at files") as bar:
         found = what_if(configuration(arguments.config), question, progress=bar.at)
     if terminal.json:
         terminal.data(found.as_dict())
@@ -112,7 +112,7 @@ def _scan(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import configuration
     from viewcache.api.upkeep.scan import scan_datasets
 
-    with terminal.progress("looking at videos") as bar:
+    with terminal.progress("looking at files") as bar:
         scanned = scan_datasets(configuration(arguments.config), bar.at)
     if terminal.json:
         terminal.data({"datasets": [each.as_dict() for each in scanned]})
@@ -137,11 +137,11 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.epochs is not None and arguments.epochs < 1:
         raise BadInput(f"--epochs {arguments.epochs}: at least 1")
     if arguments.dry_run:
-        with terminal.progress("looking at videos") as bar:
+        with terminal.progress("looking at files") as bar:
             found = previews(config, generations_of(config, arguments.epochs), progress=bar.at)
         _show_previews(found, terminal)
         return 0
-    with terminal.progress("looking at videos") as bar:
+    with terminal.progress("looking at files") as bar:
         if arguments.trace is not None:  # a trace is of a process that owns the store
             cache = Cache(config.with_trace(arguments.trace), progress=bar.at)
         else:
@@ -187,10 +187,12 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         if busy:
             parts = sorted(busy.items(), key=lambda item: -item[1])
             terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
-        if counts.get("planned") and not failure:
-            terminal.show(
-                f"{counted(counts['planned'], 'clip')} did not fit the budget and will be made when they are read"
-            )
+        from_kept, left_out = making.from_kept, counts.get("planned", 0) - making.from_kept
+        if from_kept and not failure:
+            terminal.show(f"{counted(from_kept, 'clip')} will be made from kept pictures when they are read")
+        if left_out and not failure:
+            why = "`viewcache plan` says what the budget keeps"
+            terminal.show(f"{counted(left_out, 'clip')} not kept, to be made when they are read; {why}")
     if counts.get("failed"):
         terminal.say(f'{counted(counts["failed"], "clip")} could not be made: `viewcache sql "from errors"` says why')
         return 1

@@ -39,7 +39,7 @@ def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     if arguments.out is not None:
         check_file(arguments.out)
-    with terminal.progress("looking at videos") as bar:
+    with terminal.progress("looking at files") as bar:
         opened = open_cache(named_files(arguments.config), job=arguments.job, progress=bar.at)
     with opened as cache:
         task = arguments.task or cache.tasks[0]

@@ -86,7 +86,7 @@ def keep_lines(keep: "Keep") -> list[str]:
     ways = ", ".join(f"{what} of {count}" for what, count in keep.ways)
     lines = [
         f"what is kept, generation {keep.generation}: all clips take up to {size(keep.clip_bytes)}, there is room "
-        f"for {size(keep.budget_bytes)}; of {sum(count for _, count in keep.ways)} videos: {ways}"
+        f"for {size(keep.budget_bytes)}; of {sum(count for _, count in keep.ways)} files: {ways}"
     ]
     if keep.epoch_s:
         epochs, beside = (

@@ -134,7 +134,7 @@ def demo(videos: str | None, out: str, console: Console) -> Comparison:
     config = folder / "demo.yaml"
     config.write_text(_config(folder / "videos"), "utf-8")
     console.say(f"{origin}, linked or copied to {folder / 'videos'}")
-    with console.progress("looking at videos") as bar:
+    with console.progress("looking at files") as bar:
         opened = open_cache(config, service="off", progress=bar.at)  # it looks inside
     with opened as cache:
         task = cache.task(TAG)

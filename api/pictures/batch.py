@@ -61,7 +61,13 @@ def batch_picture(task: TaskHandle, epoch: int, iteration: int, columns: int, he
             for k, recipe in enumerate(recipes)
         ],
     }
-    film = Film(_fps(batch.time_s), pixels.shape[-4], lambda: _film(title, captions, pixels, heard, height))
+
+    def frames() -> Iterator[Pixels]:
+        return _film(title, captions, pixels, heard, height)
+
+    film = Film(_fps(batch.time_s), pixels.shape[-4], frames)
+    if pixels.shape[-4] == 1:  # images: what moves has one picture, which is as square as can be
+        return Picture(next(frames()), film, facts)
     return Picture(sheet([title], list(_rows(captions, pixels, heard, columns, height))), film, facts)
 
 

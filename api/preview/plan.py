@@ -14,11 +14,12 @@ import numpy as np
 
 from viewcache.api.config.load import Config
 from viewcache.api.queries.ask import copy_catalog
+from viewcache.api.text import counted
 from viewcache.catalog import Catalog, records
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput, ViewcacheError
-from viewcache.materializer.choices import BranchType, OnChangedVideo
+from viewcache.materializer.choices import BranchType, Media, OnChangedVideo
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import Devices
@@ -389,12 +390,16 @@ def graph_lines(spec: TaskSpec, graph: AbstractGraph) -> list[str]:
     A step with several inputs stands under the first of them that is reached; the others point to it.
     """
     sampling = spec.sampling
-    apart = f"every {sampling.frame_stride}" if sampling.fps is None else f"at {sampling.fps:g} a second"
-    lines = [
-        f"{spec.name}: {sampling.frames_per_video} frames {apart}, "
-        f"{sampling.samples_per_video} x {sampling.videos_per_batch} clips a batch, "
-        f"{spec.epochs} epochs, from {spec.dataset.uri}"
-    ]
+    if spec.dataset.media == Media.IMAGE:
+        each = f", {sampling.samples_per_video} pictures of each" if sampling.samples_per_video > 1 else ""
+        batch = f"{counted(sampling.videos_per_batch, 'image')} a batch{each}"
+    else:
+        apart = f"every {sampling.frame_stride}" if sampling.fps is None else f"at {sampling.fps:g} a second"
+        batch = (
+            f"{sampling.frames_per_video} frames {apart}, "
+            f"{sampling.samples_per_video} x {sampling.videos_per_batch} clips a batch"
+        )
+    lines = [f"{spec.name}: {batch}, {spec.epochs} epochs, from {spec.dataset.uri}"]
     seen: set[int] = set()
 
     def below(stream: str, indent: str) -> None:

@@ -227,6 +227,8 @@ class Counts(Answer, tag="counts"):
     """Since it began, for other readers too."""
     failure: str
     """Why the last job failed as a whole; empty when it did not."""
+    from_kept: int
+    """Once all is made: how many of the ``planned`` ones are made of kept pictures when they are read."""
 
 
 class VideoFacts(Struct, frozen=True):

@@ -285,9 +285,12 @@ class Counters(Ask, tag="counters"):
 
 
 class Stop(Ask, tag="stop"):
-    """End the service. Answer: `Ok`, or `Failed` if others use it and it is to end only when idle."""
+    """End the service. Answer: `Ok`, or `Failed` if that was not to be."""
 
     if_idle: bool = False
+    """Only if no other process uses it."""
+    begun_by_hand: bool = True
+    """Also if `viewcache serve` began it, rather than a client."""
 
 
 class Bye(Ask, tag="bye"):

@@ -23,7 +23,7 @@ from viewcache.api.service import answers, asks, files, wire
 from viewcache.api.service.asking import SILENT_S, Died, Ended, Told, ask_on, check_there, expect, named, wait_calmly
 from viewcache.api.service.peer import peer
 from viewcache.api.service.starting import START_S, start, start_lock
-from viewcache.errors import Broken, CatalogBusy, Closed, Full, ServiceDown, ViewcacheError
+from viewcache.errors import Broken, CatalogBusy, Closed, ConfigCode, Full, ServiceDown, ViewcacheError
 from viewcache.materializer.gate import Cancelled
 from viewcache.store.client_tiers import ClientTiers
 
@@ -125,16 +125,24 @@ class Client:
 
     def _connect(self, progress: "Progress | None") -> Connected:
         until = time.monotonic() + START_S  # also for the last service to end, which still owns the store
-        started = False
+        started, renews = False, self._may_start
         while True:
             line = files.connect(self.root, SILENT_S)
             if line is not None:
                 try:
-                    return self._hello(line, progress)
+                    found = self._hello(line, progress)
+                    if started or not (renews and found.welcome.warnings):
+                        return found
+                    renews = False
+                    if not _renewed(self.root, found):
+                        return found
                 except Told as told:
                     if started:  # for this process: the next one begins with other settings
                         end_if_idle(self.root)
-                    raise told.error from None
+                    if started or not renews or getattr(told.error, "code", None) not in _OF_OTHERS:
+                        raise told.error from None
+                    renews = False
+                    end_if_idle(self.root, begun_by_hand=False)
                 except Ended:
                     pass  # it was about to end: look again
             elif not self._may_start:
@@ -356,27 +364,44 @@ class Client:
             connected.close_inherited()
 
 
-def ask_to_end(root: Path, *, if_idle: bool) -> None:
+def ask_to_end(root: Path, *, if_idle: bool, begun_by_hand: bool = True) -> None:
     """Ask the service of a store to end.
 
     Raises:
         ServiceDown: it was about to end by itself.
-        Misuse: it is used, and was to end only if idle.
+        Misuse: it is used, and was to end only if idle; or it was begun by hand, and was to end only if not.
     """
     client = Client(root, (), may_start=False)
     try:
-        client.ask(answers.Ok, asks.Stop(if_idle=if_idle))
+        client.ask(answers.Ok, asks.Stop(if_idle, begun_by_hand))
     finally:
         client.close()
 
 
-def end_if_idle(root: Path) -> None:
-    """End the service of a store unless somebody uses it, and wait until it has."""
+def end_if_idle(root: Path, *, begun_by_hand: bool = True) -> None:
+    """End the service of a store unless somebody uses it, and wait until it has; see `asks.Stop`."""
     facts = files.read_facts(root)
     with suppress(ViewcacheError):  # others use it by now, or it has ended
-        ask_to_end(root, if_idle=True)
+        ask_to_end(root, if_idle=True, begun_by_hand=begun_by_hand)
         if facts is not None:
             files.wait_ended(root, facts)
+
+
+_OF_OTHERS = (ConfigCode.GIVEN_TWICE, ConfigCode.OTHER_CACHE)
+"""Why a service refuses a configuration that would be right for one that begins with it."""
+
+
+def _renewed(root: Path, mine: Connected) -> bool:
+    """End a service that has other settings, if only ``mine`` uses it; whether it has."""
+    facts = files.read_facts(root)
+    try:
+        expect(answers.Ok, ask_on(mine.control, asks.Stop(if_idle=True, begun_by_hand=False), None)[0])
+    except Told:
+        return False
+    mine.close()
+    if facts is not None:
+        files.wait_ended(root, facts)
+    return True
 
 
 def documents_of(sources: Iterable[TextSource]) -> tuple[asks.Document, ...]:

@@ -37,7 +37,12 @@ def snapshot_of(counters: answers.CountersOf) -> Snapshot:
 def counts_of(making: Making, *, over: bool) -> answers.Counts:
     """How far making ahead is, to be sent."""
     return answers.Counts(
-        dict(making.clips), over, _work_of(making.predicted), _work_of(making.measured), making.failure
+        dict(making.clips),
+        over,
+        _work_of(making.predicted),
+        _work_of(making.measured),
+        making.failure,
+        making.from_kept,
     )
 
 
@@ -48,7 +53,7 @@ def making_of(counts: answers.Counts) -> Making:
     def work(of: answers.WorkOf) -> Forecast:
         return Forecast(**msgspec.structs.asdict(of))
 
-    return Making(counts.clips, work(counts.predicted), work(counts.measured), counts.failure)
+    return Making(counts.clips, work(counts.predicted), work(counts.measured), counts.failure, counts.from_kept)
 
 
 def _work_of(work: "Forecast") -> answers.WorkOf:

@@ -74,7 +74,7 @@ def serve(
         return 1
     incarnation = uuid.uuid4().hex
     _introduce(root, incarnation)
-    server = Server(Verbs(cache, incarnation), listener, root, idle_s, awaited)
+    server = Server(Verbs(cache, incarnation, begun_by_hand=awaited is None), listener, root, idle_s, awaited)
     ready(answers.Ok())
     _log.info("serving %s", root, extra={"action": "service_began"})
     try:

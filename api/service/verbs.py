@@ -48,13 +48,15 @@ class Waiting(Cancelled, Protocol):
 class Verbs:
     """An open cache, as its clients ask for it. Thread-safe."""
 
-    def __init__(self, cache: Cache, incarnation: str) -> None:
+    def __init__(self, cache: Cache, incarnation: str, *, begun_by_hand: bool = False) -> None:
         """Answer for a cache.
 
         Args:
             cache: which.
             incarnation: of the service.
+            begun_by_hand: whether no client began the service, so that none may end it to begin another.
         """
+        self._begun_by_hand = begun_by_hand
         self.cache = cache
         self.sessions = Sessions()
         self.incarnation = incarnation
@@ -375,6 +377,8 @@ class Verbs:
         if ask.if_idle and others:
             who = ", ".join(f"{each.pid} ({each.program})" for each in others)
             raise Misuse(f"the service is used by the processes {who}; end them first")
+        if self._begun_by_hand and not ask.begun_by_hand:
+            raise Misuse("the service was begun by hand: whoever did so ends it")
         self.stopping.set()
         return answers.Ok()
 

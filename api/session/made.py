@@ -22,6 +22,8 @@ class Making:
     """What the workers have done since it began, for other readers too."""
     failure: str = ""
     """Why the last job failed as a whole, such as a full disk; empty when it did not."""
+    from_kept: int = 0
+    """Once all is made: how many of the ``planned`` ones are made of kept pictures when they are read."""
 
     def made(self) -> tuple[int, int]:
         """How many objects were made since it began, and of how many as predicted.

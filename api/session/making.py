@@ -72,7 +72,10 @@ class AheadOfTime:
         clips = self.dispatcher.counts([active for _, active in self.works])
         # Beside readers the dispatcher may never be idle.
         all_made = clips["ready"] + clips["failed"] == sum(len(active.plan) for _, active in self.works)
-        return over or all_made, Making(clips, self.predicted, measured, self.dispatcher.tally.failure)
+        over = over or all_made
+        with self.dispatcher.guard():
+            from_kept = sum(active.from_kept() for _, active in self.works) if over else 0
+        return over, Making(clips, self.predicted, measured, self.dispatcher.tally.failure, from_kept)
 
     def end(self) -> None:
         """Make no more of it but for who reads it; harmless when done twice."""

@@ -56,10 +56,10 @@ class DatasetChange:
     """Epoch and iteration of the first of these batches."""
 
     def __str__(self) -> str:
-        """In words, as ``2 videos were removed (a, b), which 3 batches that were read show: 0/1, 0/4, 1/0``."""
-        was, videos = ("was", "video") if self.count == 1 else ("were", "videos")
+        """In words, as ``2 files were removed (a, b), which 3 batches that were read show: 0/1, 0/4, 1/0``."""
+        was, files = ("was", "file") if self.count == 1 else ("were", "files")
         what = "returned" if self.change == FileChange.RETURNED else f"{was} {self.change}"
-        text = f"{self.count} {videos} {what} ({in_short(self.names, self.count)})"
+        text = f"{self.count} {files} {what} ({in_short(self.names, self.count)})"
         if self.change in (FileChange.ADDED, FileChange.RETURNED):
             joins = "for no epoch: all are drawn" if self.from_epoch is None else f"from epoch {self.from_epoch} on"
             return f"{text}, {joins}"

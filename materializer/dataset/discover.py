@@ -56,7 +56,7 @@ def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> L
     places = places_of(uri)
     if links.follow:
         links = replace(links, roots=(*links.roots, *(_base(local_path(each)) for each in places if is_local(each))))
-    others: Counter[str] = Counter()
+    others: Counter[Media | None] = Counter()
     if len(places) > 1:
         listed = Listed.of(_of_places(places, links, media))
     elif is_list(places[0]):
@@ -64,32 +64,42 @@ def discover(uri: str, links: Links = NO_LINKS, media: Media = Media.VIDEO) -> L
     else:
         _, listed = _videos(places[0], links, media, others)
     if not listed:
-        more = f"; {others[places[0]]} other files are there" if others else ""
+        more = "".join(
+            f"; {count} {kind}s are there: {kind}_dataset_path takes them"
+            if kind
+            else f"; {count} other files are there"
+            for kind, count in sorted(others.items(), key=lambda each: each[0] is None)
+        )
         raise DatasetNotFound(
             f"{shown(uri)} holds no {media}s: looked for {' '.join('*' + each for each in SUFFIXES[media])}{more}"
         )
     return listed.by_path()
 
 
-def _videos(place: str, links: Links, media: Media, others: Counter[str] | None = None) -> tuple[str, Listed]:
-    """One place: the folder that paths are seen from, and its videos; other files are counted in ``others``."""
+def _videos(place: str, links: Links, media: Media, others: Counter[Media | None] | None = None) -> tuple[str, Listed]:
+    """One place: the folder that paths are seen from, and its videos; what else is there is counted in ``others``."""
     others = Counter() if others is None else others
     if not is_local(place):
         base, remote = _remote(place)
-        return base, Listed.of(_of_kind(remote, media, place, others))
+        return base, Listed.of(_of_kind(remote, media, others))
     path = local_path(place)
     base = _base(path)
     if os.path.isdir(path):
-        return base, _folder(place, path, links, media, others)
-    return base, Listed.of(_of_kind(_local(place, path, base, links, media), media, place, others))
+        return base, _folder(path, links, media, others)
+    return base, Listed.of(_of_kind(_local(place, path, base, links, media), media, others))
 
 
-def _of_kind(found: Iterable[Found], media: Media, place: str, others: Counter[str]) -> Iterator[Found]:
+def _of_kind(found: Iterable[Found], media: Media, others: Counter[Media | None]) -> Iterator[Found]:
     for each in found:
         if _is_listed(each.path, media):
             yield each
         else:
-            others[place] += 1
+            others[_media_of(each.path)] += 1
+
+
+def _media_of(name: str) -> Media | None:
+    """What a file is by its name; None if it is neither."""
+    return next((media for media in Media if name.lower().endswith(SUFFIXES[media])), None)
 
 
 def _of_places(places: Iterable[str], links: Links, media: Media) -> Iterator[Found]:
@@ -228,8 +238,8 @@ def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
 
 
-def _folder(place: str, base: str, links: Links, media: Media, others: Counter[str]) -> Listed:
-    """The videos below a folder; of others it is counted how many there are."""
+def _folder(base: str, links: Links, media: Media, others: Counter[Media | None]) -> Listed:
+    """The videos below a folder; of other files it is counted how many there are."""
     apart: list[Found] = []
     """Links, and what cannot be read."""
 
@@ -237,7 +247,8 @@ def _folder(place: str, base: str, links: Links, media: Media, others: Counter[s
         for above, names, refused in _folders(base, links, media):
             apart.extend(refused)
             mine = sorted(name for name in names if name.lower().endswith(SUFFIXES[media]))
-            others[place] += len(names) - len(mine)
+            if len(mine) < len(names):
+                others.update(kind for kind in map(_media_of, names) if kind != media)
             inside = _relative(above, base)
             for name in mine:
                 try:

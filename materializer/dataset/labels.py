@@ -238,7 +238,7 @@ def _refuse_second_rows(
         at = int(again[0])
         row = int(rows[at])
         raise BadInput(
-            f"{name}: row {row + 1} names {paths[int(video[at])]!r} again ({called[row]!r}); one row a video, or say "
+            f"{name}: row {row + 1} names {paths[int(video[at])]!r} again ({called[row]!r}); one row a file, or say "
             f"in columns {START} and {END} which segment of it each row is"
         )
 

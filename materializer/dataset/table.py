@@ -84,7 +84,8 @@ def _bytes(labels: str) -> bytes:
         scheme = labels.partition("://")[0]
         raise MissingExtra.of_url(f"labels {shown(labels)}: reading them", scheme, missing) from missing
     except (OSError, ValueError) as failed:
-        raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {failed})") from failed
+        why = getattr(failed, "strerror", None) or failed  # the rest of the text may be the number of a descriptor
+        raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {why})") from failed
     if len(data) > MOST_BYTES:
         raise BadInput(f"labels {shown(labels)} is too large: at most {MOST_BYTES} bytes of a table are read")
     return data

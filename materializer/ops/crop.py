@@ -62,7 +62,8 @@ class _Crop(FrameOp):
     def unfit_hint(self, params: Params) -> str:
         """The window is larger."""
         height, width = _shape(params)
-        return f"is smaller than shape [{height}, {width}]; put a resize before it or use a smaller shape"
+        ways = "put a resize before it, use a smaller shape, or leave it out by `where`"
+        return f"is smaller than shape [{height}, {width}]; {ways}"
 
     def identity(self, params: Params, rows: Rows, h: np.ndarray, w: np.ndarray) -> NDArray[np.bool_]:
         """True where the window is the whole frame."""

@@ -343,7 +343,8 @@ class PlanContext:
         video = items.video[item]
         size = videos.height[video], videos.width[video]
         independent = self.independent or 0
-        return Clips(self.seed, items.words[item], epoch + self.joined, sample, seq, *size, independent, self.joined)
+        addresses = self.seed, items.words[item], epoch + self.joined, sample, seq
+        return Clips(*addresses, *size, lambda k: items.named(int(item[k])), independent, self.joined)
 
     def _starts(
         self, epoch: NDArray[np.int64], sample: NDArray[np.int64], item: NDArray[np.int64]

@@ -6,6 +6,7 @@ the clips of a generation, so that a plan of a million clips is NumPy work, not 
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,6 +39,8 @@ class Clips:
     height: NDArray[np.int64]
     """Of the decoded frame, rotation applied."""
     width: NDArray[np.int64]
+    named: Callable[[int], str]
+    """What messages call the item of the clip at a position."""
     independent: int = 0
     """The task's address word, to share no draw with other tasks; 0 to share."""
     joined: int = 0
@@ -57,6 +60,7 @@ class Clips:
             iteration=self.iteration[rows],
             height=self.height[rows],
             width=self.width[rows],
+            named=lambda k: self.named(int(rows[k])),
         )
 
 
@@ -127,7 +131,8 @@ def resolve(graph: AbstractGraph, frames_per_clip: int, clips: Clips) -> Resolve
     """Choose branches and draw all numbers.
 
     Raises:
-        BadInput: an operation does not fit a frame, or streams of different sizes are merged; names the step.
+        BadInput: an operation does not fit a frame, whose item it names, or streams of different sizes are merged;
+            names the step.
     """
     taken = [_choices(step, k, clips, graph) for k, step in enumerate(graph.steps)]
     choices = np.stack(taken or [_none(clips)], axis=1)
@@ -234,7 +239,9 @@ class _Group:
         try:
             rows, height, width = op.resolve(call.params, draw, stream.height, stream.width)
         except BadInput as bad:
-            raise BadInput(f"step {step.name!r}: {bad}") from bad
+            unfit = np.flatnonzero(~op.fits(call.params, stream.height, stream.width))
+            of = f"{self.clips.named(int(unfit[0]))!r} at " if len(unfit) else ""
+            raise BadInput(f"{of}step {step.name!r}: {bad}") from bad
         self.made += 1
         self.instructions.append(Instruction.of(call, stream.number, self.made, self.column))
         self.rows.append(rows)

@@ -361,6 +361,12 @@ class ActiveGeneration(Schedule[str], PlannedClips):
             found if len(found) < 2 else self.keeping.made_from(self.video(row), self.plan.frames(np.array([row]))[0])
         )
 
+    def from_kept(self) -> int:
+        """How many of the clips that nobody has made are to be made of pictures that are kept for them."""
+        kept, keys = {} if self.keeping is None else self.keeping.intermediates, self.plan.videos.keys
+        has = np.fromiter((key in kept for key in keys), np.bool_, len(keys))
+        return int((has[self.plan.video] & (self._states[: len(self.plan)] == RowState.PLANNED)).sum())
+
 
 class AudioSchedule(Schedule[str], Makeable):
     """How far the audio of each clip of a generation is; row k is the audio of clip k. Not thread-safe, like that."""

@@ -138,6 +138,6 @@ def tell_of_missing(
         epochs, why = sorted({each.epoch for each in gone}), sorted({each.reason for each in gone})
         places = f"{len(gone)} places" if len(gone) > 1 else "one place"
         among = f"epochs {epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"epoch {epochs[0]}"
-        what = f"{'; '.join(why[:NAMED])}: another video stands in at {places} of {among}"
+        what = f"{'; '.join(why[:NAMED])}: another {dataset.spec.media} stands in at {places} of {among}"
         _log.warning("task %r: %s", task, what, extra={"action": "missing_videos"})
         catalog.add_events([EventRow("error", task_id, count=len(gone), detail=f"missing_video: {what}")])

@@ -96,9 +96,8 @@ class Replacing:
             )
             raise BadVideo(f"{why}; {cure}: replace")
         if missing:
-            _log.warning(
-                "task %r: another video stands in: %s", self._spec.name, why, extra={"action": "missing_videos"}
-            )
+            what = f"another {dataset.spec.media} stands in: {why}"
+            _log.warning("task %r: %s", self._spec.name, what, extra={"action": "missing_videos"})
         plan, records, chosen = clips.plan, [], []
         among = plan.items.ids if isinstance(clips, ActiveGeneration) else dataset.items.ids
         may = dataset.may_stand_in(among, self._spec.sampling.span)

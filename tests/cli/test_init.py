@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import viewcache
 from tests.cli.site import Site
 from tests.clips import encode, pictures
+from tests.images.small import save_folder
 from viewcache.api.init.choices import choose
 from viewcache.api.init.looking import Looked
 from viewcache.materializer.media.facts import VideoFacts
@@ -256,6 +257,11 @@ def _empty() -> str:
     return "videos"
 
 
+def _images() -> str:
+    save_folder(Path("videos"))
+    return "videos"
+
+
 def _all_bad() -> str:
     Path("videos").mkdir()
     Path("videos/a.mp4").write_bytes(b"no video")
@@ -282,13 +288,14 @@ def _not_utf8() -> str:
     [
         (lambda: "nowhere", 3, "there is no such folder"),
         (_empty, 3, "holds no videos"),
+        (_images, 3, "4 images are there: image_dataset_path takes them"),
         (_all_bad, 1, "none of the 1 videos"),
         (_file, 2, "is a file"),
         (_loop, 2, "cannot be read: Too many levels"),
         (_not_utf8, 2, "not UTF-8"),
         (lambda: "s3://bucket/videos", 2, "a local folder"),
     ],
-    ids=["missing", "empty", "all_bad", "file", "unreadable", "not_utf8", "url"],
+    ids=["missing", "empty", "images", "all_bad", "file", "unreadable", "not_utf8", "url"],
 )
 def test_folders_without_a_configuration(here: Site, make: Callable[[], str], code: int, message: str) -> None:
     """Each says what is wrong with the folder, and writes nothing."""

@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 import viewcache
 from tests.cli.site import Site
 from tests.clips import encode
+from tests.images.small import config, save_folder
 from viewcache.api.cli.terminal import Terminal
 from viewcache.api.session.made import Making
 from viewcache.catalog import Catalog
@@ -143,10 +145,26 @@ def test_run_says_where_the_task_is_that_is_wrong(site: Site) -> None:
 def test_run_ends_when_the_budget_is_full(site: Site) -> None:
     """What does not fit is told, and is no failure."""
     site.edit("64MB", "330kB")
-    assert "did not fit" in site.run("run")
+    assert re.search(r"^\d+ clips not kept, .* says what the budget keeps$", site.run("run"), re.MULTILINE)
     ready = site.json("run")["clips"]["ready"]
     assert 0 < ready < 12
     assert site.json("run")["clips"]["ready"] == ready, "what is in the store counts in the next run too"
+
+
+@pytest.mark.parametrize("service", ["auto", "off"])
+def test_what_is_made_from_kept_pictures_is_no_matter_of_the_budget(tmp_path: Path, site: Site, service: str) -> None:
+    """Where pictures are kept and clips are made of them, a run says that; only what has no pictures is not kept."""
+    settings = {"service": service, "epochs_per_generation": 3}
+    written = config(tmp_path / "store", save_folder(tmp_path / "in"), cache=settings)
+    site.config.write_text(yaml.safe_dump(written))
+    said = site.run("run")
+    assert re.search(r"^\d+ clips will be made from kept pictures when they are read$", said, re.MULTILINE)
+    assert "not kept" not in said
+    written["cache"] |= {"mix": 0.5, "store": str(tmp_path / "half")}
+    site.config.write_text(yaml.safe_dump(written))
+    said = site.run("run")
+    assert "made from kept pictures" in said
+    assert re.search(r"^\d+ clips not kept, to be made when they are read", said, re.MULTILINE)
 
 
 def test_the_bar_counts_what_the_budget_lets_be_made(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,11 +193,11 @@ def test_clips_that_a_full_disk_left_out_are_no_matter_of_the_budget(
     """What stopped the last job is told, and the run has failed."""
     site.edit("64MB", "330kB")
 
-    def full(clips: dict[str, int], predicted: Forecast, measured: Forecast, _: str) -> Making:
+    def full(clips: dict[str, int], predicted: Forecast, measured: Forecast, *_: object) -> Making:
         return Making(clips, predicted, measured, "No space left on device")
 
     monkeypatch.setattr("viewcache.api.session.making.Making", full)
-    assert "did not fit" not in site.run("run", code=1)
+    assert "not kept" not in site.run("run", code=1)
     assert re.search(r"\d+ clips not made: No space left on device", site.words)
 
 

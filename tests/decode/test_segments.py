@@ -82,7 +82,7 @@ def test_a_second_row_names_the_columns(tmp_path: Path) -> None:
     path = tmp_path / "l.csv"
     path.write_text("video,label\na,1\nb,2\na.mp4,3\n")
     with pytest.raises(
-        BadInput, match=r"row 3 names 'a.mp4' again \('a.mp4'\); one row a video, or say in columns start_s"
+        BadInput, match=r"row 3 names 'a.mp4' again \('a.mp4'\); one row a file, or say in columns start_s"
     ):
         labels_for(PATHS, str(path))
 

@@ -16,6 +16,8 @@ from tests.images.small import config, picture, save, save_folder
 from tests.images.test_images import Read, read, same
 from tests.tiny import config as of_videos
 from tests.tiny import single, sql
+from viewcache.api.config.load import load
+from viewcache.api.preview.plan import previews
 from viewcache.errors import BadInput, BadVideo, ConfigError, DatasetNotFound, Full, ViewcacheError, ViewNotFound
 from viewcache.materializer.workers.job import FolderTarget
 
@@ -75,11 +77,18 @@ def test_keys_of_images_are_not_for_videos(tmp_path: Path) -> None:
 
 
 def test_folders_without_images(tmp_path: Path) -> None:
-    """It is said what was looked for, and that something else is there."""
+    """It is said what was looked for, what else is there, and which key takes videos; of videos the other way round."""
     (tmp_path / "in").mkdir()
     encode(tmp_path / "in" / "v.mp4", frames=4)
-    with pytest.raises(DatasetNotFound, match=r"holds no images: looked for .*\*\.jpg.*; 1 other files are there"):
+    (tmp_path / "in" / "readme.txt").touch()
+    there = r"1 videos are there: video_dataset_path takes them; 1 other files are there"
+    with pytest.raises(DatasetNotFound, match=rf"holds no images: looked for .*\*\.jpg.*; {there}"):
         viewcache.open(config(tmp_path / "store", tmp_path / "in"))
+    save_folder(tmp_path / "pictures")
+    there = r"4 images are there: image_dataset_path takes them$"
+    for place in (tmp_path / "pictures", tmp_path / "pictures" / "*" / "*"):
+        with pytest.raises(DatasetNotFound, match=rf"holds no videos: looked for .*; {there}"):
+            viewcache.open(of_videos(tmp_path / "store", place))
 
 
 def too_large(path: Path) -> Path:
@@ -119,7 +128,7 @@ def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
     save(folder / "tiny.png", picture(1, 1))
     crop = [single({"center_crop": {"shape": [32, 32]}})]
     with (
-        pytest.raises(BadInput, match=r"a frame of 1x1 .* is smaller"),
+        pytest.raises(BadInput, match=r"'tiny' at step .* a frame of 1x1 .* is smaller .* or leave it out by `where`"),
         viewcache.open(config(tmp_path / "b", folder, augmentation=crop)) as two,
     ):
         read(two)
@@ -142,6 +151,30 @@ def test_messages_say_what_was_written(tmp_path: Path) -> None:
     with pytest.raises(BadVideo, match="on_bad_image: ") as told:
         viewcache.open(config(tmp_path / "c", folder))
     assert "on_bad_video" not in str(told.value)
+
+
+def test_a_plan_and_a_replacement_speak_of_images(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """How many images are in a batch, not frames of a clip; an image stands in for one whose file is gone."""
+    folder = save_folder(tmp_path / "in")
+    written = config(tmp_path / "store", folder, sampling={"samples_per_image": 2})
+    (preview,) = previews(load(written), [0]).tasks
+    assert preview.graph[0] == f"train: 2 images a batch, 2 pictures of each, 3 epochs, from {folder}"
+    with viewcache.open(written) as cache:
+        cache.read("train", 0, 0)
+    gone = folder / "cats/a.png"
+    gone.unlink()
+    with viewcache.open(written) as cache:
+        assert str(cache.changes("train")[0]).startswith("1 file was removed (cats.-a)")
+        read(cache)
+    assert "another image stands in" in caplog.text
+    assert "another video" not in caplog.text
+
+
+def test_a_folder_is_no_label_table(tmp_path: Path) -> None:
+    """The message has words, and no number that only the process knows."""
+    (tmp_path / "labels.csv").mkdir()
+    with pytest.raises(DatasetNotFound, match=r"labels .*labels\.csv cannot be read \(\w+: Is a directory\)$"):
+        viewcache.open(config(tmp_path / "store", save_folder(tmp_path / "in"), labels=str(tmp_path / "labels.csv")))
 
 
 def test_a_name_that_is_no_text(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A task of images keeps the laws: same bytes however they come to be, each image once, and no image lost."""
 
+import re
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 import viewcache
+from tests.house.tree import ROOT
 from tests.images.small import config, save_folder
 from tests.tiny import AUGMENTATION, single, sql
 from viewcache.api.session.cache import Cache
@@ -257,3 +259,30 @@ def test_damage_behind_the_header_is_replaced_for_ever(tmp_path: Path) -> None:
             assert len(sql(cache, "select * from substitutions")) >= 3
     assert same(runs[0], runs[1])
     assert same(runs[0], runs[2])
+
+
+def test_a_batch_is_shown_as_a_grid(tmp_path: Path, images: Path) -> None:
+    """A sheet of 16 images has four in a row, each to the bit, rather than one below another."""
+    with viewcache.open(config(tmp_path, images, sampling={"images_per_batch": 4, "samples_per_image": 4})) as cache:
+        sheet, shown = cache.show("train").sheet, cache.read("train", 0, 0).video[:, 0]
+    assert len(shown) == 16
+    places = []
+    for wanted in shown.transpose(0, 2, 3, 1):
+        starts = np.argwhere((sheet[:-31, :-31] == wanted[0, 0]).all(-1))
+        places.append(next(tuple(at) for at in starts if np.array_equal(sheet[at[0] :, at[1] :][:32, :32], wanted)))
+    assert len({top for top, _ in places}) == len({left for _, left in places}) == 4
+
+
+def test_the_loop_of_the_page(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What docs/images.md shows first reads every epoch that its configuration has, as it is written there."""
+    page = (ROOT / "docs" / "images.md").read_text()
+    written, loop = (re.search(rf"^```{kind}\n(.*?)^```", page, re.M | re.S)[1] for kind in ("yaml", "python no-run"))  # type: ignore[index]
+    monkeypatch.chdir(tmp_path)
+    dataset = written.replace("./flowers/train", str(images)).replace("images_per_batch: 64", "images_per_batch: 4")
+    assert dataset.count("90") == loop.count("90") == 1
+    Path("images.yaml").write_text(dataset.replace("90", "3").replace("60GB", "50MB"))
+    seen: list[tuple[int, int]] = []
+    data = loop[: loop.index("            loss = ")]
+    names: dict[str, Any] = {"seen": seen}
+    exec(f"{data}            seen.append((batch['epoch'], len(batch['image'])))\n".replace("90", "3"), names)
+    assert seen == [(0, 4), (1, 4), (2, 4)]

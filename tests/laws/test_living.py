@@ -267,7 +267,7 @@ def test_changes_are_told_once(tmp_path: Path, folder: Path, caplog: pytest.LogC
     assert [row[:2] for row in rows] == [("videos_added", 2), ("videos_removed", 1), ("videos_replaced", 1)]
     assert "a-new, b-new" in str(rows[0][2])
     (line,) = [each.getMessage() for each in caplog.records if getattr(each, "action", "") == "files_changed"]
-    assert "2 videos were added (a-new, b-new), from epoch 2 on; 1 video was removed (v3), which 2 batches" in line
+    assert "2 files were added (a-new, b-new), from epoch 2 on; 1 file was removed (v3), which 2 batches" in line
     (tmp_path / "v3.mp4").rename(folder / "v3.mp4")
     with open_cache(tmp_path / "s", folder, epochs=6, on_changed_video="version") as cache:
         (back,) = cache.changes("train")

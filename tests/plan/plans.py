@@ -128,4 +128,4 @@ def clips_of(
         return np.broadcast_to(np.asarray(value, np.int64), (count,))
 
     words = randomness.hash_address(3, "videos", np.arange(count))
-    return Clips(seed, words, each(epoch), each(0), each(iteration), each(height), each(width))
+    return Clips(seed, words, each(epoch), each(0), each(iteration), each(height), each(width), str)

@@ -21,7 +21,7 @@ from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
 from viewcache.api.service.watching import stats_of
-from viewcache.errors import BadInput, QueryRefused
+from viewcache.errors import BadInput, ConfigError, QueryRefused
 from viewcache.testing.leaks import settle
 
 Run = Callable[..., tuple[int, str, str]]
@@ -259,6 +259,12 @@ def test_serve_in_the_foreground(store: Path, videos: Path, tmp_path: Path, atta
         assert f"owned by process {serving.pid}, which is the service of this cache: `viewcache stop" in second.stderr
         assert f"process {os.getpid()} (" in second.stderr
         cache.close()
+        later = attach(cache={"budget": "60MB"})  # one that was begun by hand makes no way, though nobody uses it
+        assert later.stats().pid == serving.pid
+        assert len(later.warnings) == 1
+        later.close()
+        with pytest.raises(ConfigError, match="is open with 3 epochs, here it has 9: end the service by"):
+            attach(epochs=9)
         serving.terminate()
         assert serving.wait(30) == 0
     assert not settle(lambda: [each for each in (store / files.SOCKET,) if each.exists()])

@@ -5,6 +5,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -316,6 +317,23 @@ def test_a_task_that_is_open_must_be_the_same(attach: Opener) -> None:
     other = attach(tag="val", epochs=1)
     assert other.tasks == ("val",)
     assert cache.task("val").epochs == 1
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 9}, {"cache": {"budget": "30MB"}}], ids=str)
+def test_a_service_that_nobody_uses_makes_way(attach: Opener, settings: dict[str, Any]) -> None:
+    """Who comes within its idle time with another configuration gets what that says; with the same one it stays."""
+    first = attach()
+    pid = first.stats().pid
+    first.close()
+    same = attach()
+    assert same.stats().pid == pid
+    same.close()
+    later = attach(**settings)
+    assert not later.warnings
+    assert later.stats().pid != pid
+    assert not running(pid)
+    assert later.task("train").epochs == settings.get("epochs", 3)
+    assert later.snapshot().tiers["local"].budget == (30_000_000 if "cache" in settings else 50_000_000)
 
 
 def test_what_cannot_be_opened_is_told_to_who_starts(store: Path, tmp_path: Path, videos: Path) -> None:
