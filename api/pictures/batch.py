@@ -15,6 +15,7 @@ from viewcache.api.pictures.waveform import loudness, marked, peak, waveform
 from viewcache.api.pictures.words import said
 from viewcache.api.port import TaskHandle
 from viewcache.api.sheet import spaced
+from viewcache.materializer.choices import Layout, Media
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import ClipRecipe
 
@@ -101,9 +102,10 @@ def _caption(task: TaskHandle, batch: Batch, k: int, recipe: ClipRecipe) -> list
         class_of(task, _label_at(batch, k)),
         *([recipe.segment] if recipe.segment else []),
         f"sample {recipe.sample}",
-        f"{times.min():.2f} s to {times.max():.2f} s",
-        f"frames {frames.min()} to {frames.max()}",
     ]
+    if Layout(task.layout).media == Media.VIDEO:
+        first.append(f"{times.min():.2f} s to {times.max():.2f} s")
+        first.append(f"frames {frames.min()} to {frames.max()}")
     return [" · ".join(first), recipe_line(recipe)]
 
 
