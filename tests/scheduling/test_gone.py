@@ -72,7 +72,7 @@ def test_damage_of_what_is_kept_of_a_video_that_is_gone(tmp_path: Path, videos: 
         kept, fed = sql(cache, PICTURES), cache.owner.dispatcher_now().tally.frames["packets"]
         assert kept
         (videos / "v0.mp4").unlink()
-        got |= read(cache, range(GONE, GONE + 2))
+        got |= read(cache, range(GONE, EPOCHS))
         assert cache.owner.dispatcher_now().tally.frames["packets"] == fed, "kept pictures serve it"
         for (physical,) in kept:
             (shard,) = (tmp_path / "t" / str(physical)).glob("c*")
