@@ -36,7 +36,9 @@ def test_demo_on_given_clips(site: Site) -> None:
     site.run("verify", "out/demo.yaml")
     text = site.run("demo", "--videos", "videos", "--out", "out")
     assert "equal to the byte" in text
-    assert re.search(rf"{len(saved)} frames of these clips as JPEG files.*read again, they were the same", text, re.DOTALL)
+    assert re.search(
+        rf"{len(saved)} frames of these clips as JPEG files.*read again, they were the same", text, re.DOTALL
+    )
     assert 'viewcache sql out/demo.yaml "select kind, state' in text
 
 

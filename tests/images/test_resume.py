@@ -57,9 +57,7 @@ def test_with_other_workers_and_ranks(tmp_path: Path, images: Path, truth: Read)
         assert len(seen) == len(set(seen.tolist())) == COUNT
 
 
-def test_with_a_tenth_of_the_budget(
-    tmp_path: Path, images: Path, truth: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_a_tenth_of_the_budget(tmp_path: Path, images: Path, truth: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut in the middle of an epoch, from what holds all to what holds a little: all pixels are right, and it holds."""
     cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
     monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
