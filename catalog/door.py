@@ -313,7 +313,7 @@ class Catalog(Draws, Leaving, Measures, Videos):
         self._call(lambda session: session.run("recount_copies", given=counted))
 
     def copies_of_videos(self, video_ids: Sequence[int]) -> pa.Table:
-        """(object_id, key, tier, physical, bytes) of the copies of these videos' objects, for changed files."""
+        """(object_id, key, kind, tier, physical, bytes) of the copies of these videos' objects."""
         return self._query("copies_of_videos", given=pa.table({"video_id": pa.array(video_ids, pa.int64())}))
 
     # --- progress, demand ---

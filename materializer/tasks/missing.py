@@ -5,20 +5,21 @@ that the place shows it from then on, whatever comes back.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow, SubstitutionRow
+from viewcache.catalog.records import EventRow, ObjectKind, SubstitutionRow
 from viewcache.materializer.choices import OnChangedVideo
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.source import NO_FILE, stamp_now
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.store.tier import LOCAL
 
-__all__ = ["filled", "has_gone", "tell_of_missing"]
+__all__ = ["filled", "has_gone", "stored_of", "tell_of_missing"]
 
 NAMED = 3
 """Videos that a warning names."""
@@ -34,6 +35,17 @@ def has_gone(dataset: Dataset, item_id: int) -> bool:
     listed, now = dataset.files.found(row), stamp_now(dataset.files.uris[row])
     keeps_versions = dataset.spec.on_changed_video == OnChangedVideo.VERSION
     return now == NO_FILE or (keeps_versions and now is not None and not now.same(listed.stamp))
+
+
+def stored_of(catalog: Catalog, video_id: int) -> str:
+    """What can still be read of a video whose file is gone, in words; what was found damaged is not stored any more."""
+    catalog.flush()
+    copies = catalog.copies_of_videos([video_id])
+    kinds = Counter(dict(zip(copies["key"].to_pylist(), copies["kind"].to_pylist(), strict=True)).values())
+    clips, pictures = kinds[ObjectKind.CLIP], kinds[ObjectKind.FRAMES] + kinds[ObjectKind.AUG]
+    if not clips and not pictures:
+        return "nothing of it is stored"
+    return f"what is stored of it can still be read: {clips} clips, {pictures} objects of kept pictures"
 
 
 def filled(

@@ -20,7 +20,7 @@ from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.tasks.missing import has_gone
+from viewcache.materializer.tasks.missing import has_gone, stored_of
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
 
@@ -94,6 +94,8 @@ class Replacing:
                 if missing
                 else f"repair or remove the file, or set on_bad_{dataset.spec.media}"
             )
+            if missing and dataset.spec.media == "video":
+                why = f"{why}; {stored_of(self._catalog, clips.video_id(rows[0]))}"
             raise BadVideo(f"{why}; {cure}: replace")
         if missing:
             what = f"another {dataset.spec.media} stands in: {why}"

@@ -14,18 +14,31 @@ from viewcache.errors import BadInput
 
 
 def test_demo_on_given_clips(site: Site) -> None:
-    """Cold, warm and on demand give equal bytes; a contact sheet and a configuration to go on with are left."""
+    """Cold, warm and on demand give equal bytes, and pictures of the clips do when they are read again.
+
+    A contact sheet and a configuration to go on with are left.
+    """
     answer = site.json("demo", "--videos", "videos", "--out", "out")
     assert answer["differing"] == []
     for phase in answer["phases"][:3]:
         (shown,) = re.findall(rf"^{phase['name']}: 4/4 in ([\d.]+) s$", site.words, re.MULTILINE)
         assert 2 * phase["seconds"] == pytest.approx(float(shown), rel=0.2, abs=0.5), "nothing is taken off the time"
     assert [phase["name"] for phase in answer["phases"]] == ["cold", "warm", "on demand", "made ahead"]
+    stills = answer["stills"]
+    saved = list(Path("out/images").rglob("*.jpg"))
+    assert {path.parent.name for path in saved} == {"a", "b", "short"}
+    assert stills["images"] == len(saved) >= 3 * 12
+    assert len(stills["seconds"]) == 3
+    assert len(saved) <= stills["decoded"] <= 3 * len(saved)
+    assert stills["differing"] == []
     assert answer["answers"]["kinds_and_states"]
     assert Path("out/contact-sheet.png").read_bytes().startswith(b"\x89PNG")
     site.run("verify", "out/demo.yaml")
     text = site.run("demo", "--videos", "videos", "--out", "out")
     assert "equal to the byte" in text
+    assert re.search(
+        rf"{len(saved)} frames of these clips as JPEG files.*read again, they were the same", text, re.DOTALL
+    )
     assert 'viewcache sql out/demo.yaml "select kind, state' in text
 
 

@@ -2,6 +2,8 @@
 
 import io
 import itertools
+import resource
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -273,6 +275,16 @@ def test_marks_of_one_picture_do_not_reach_the_next(tmp_path: Path) -> None:
         assert outcome(written(tmp_path, data)) == want
 
 
+def peak_bytes(*, anew: bool = False) -> int:
+    """The most memory that this process has had, or has from now on."""
+    if sys.platform != "linux":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # since it began; in bytes on macOS
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    (line,) = (each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM:"))
+    return int(line.split()[1]) << 10
+
+
 MUTATED: dict[str, Callable[[], bytes]] = {
     "jpeg": lambda: turned(painting(), "JPEG", 6, quality=80),
     "jpeg_progressive": lambda: encoded("JPEG", progressive=True, subsampling=0),
@@ -290,13 +302,13 @@ MUTATED: dict[str, Callable[[], bytes]] = {
 def test_mutated_pictures(kind: str, tmp_path: Path) -> None:
     """Whatever became of a file's header and body, it is a picture or a typed error, in a tenth of a second of CPU.
 
-    The outcome is the same by a kept decoder as by a new one.
+    It takes less than 200 MB, and the outcome is the same by a kept decoder as by a new one.
     """
     data, draws = MUTATED[kind](), np.random.default_rng(len(kind))
     good = tmp_path / "good"
     good.write_bytes(encoded("JPEG", quality=70))
     outcome(good)
-    slowest = 0.0
+    slowest, before = 0.0, peak_bytes(anew=True)
     for _ in range(125):
         changed = bytearray(data)
         for _ in range(int(draws.integers(1, 9))):
@@ -313,3 +325,4 @@ def test_mutated_pictures(kind: str, tmp_path: Path) -> None:
         slowest = max(slowest, time.thread_time() - begun)
         assert afresh(path) == found
     assert slowest < 0.1
+    assert peak_bytes() - before < 200 * 10**6
