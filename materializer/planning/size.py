@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer.spec import TaskSpec
 from viewcache.store.blocks import OBJECT_BOUND
+from viewcache.store.format import ALIGNMENT, CRC_BYTES
 
 __all__ = ["MOST_CLIPS", "check_size", "clip_bound"]
 
@@ -15,14 +16,17 @@ MOST_CLIPS = 1 << 24
 """Clips of one generation. While it is planned a clip takes about 400 bytes of memory, so this is below 7 GB."""
 
 METADATA_BOUND = 8192
-"""Bytes that an object's zarr.json, shard index and checksums may have at most, besides 16 a frame."""
+"""Bytes that an object's zarr.json may have at most, besides those of `FRAME_BOUND`."""
+FRAME_BOUND = 16 + CRC_BYTES + ALIGNMENT + 80 + 8
+"""The same of each frame that is a chunk: its place in the shard's index, its checksum, what fills it up to where the
+next one begins, what a codec adds to what does not pack, and its number in zarr.json."""
 
 N = TypeVar("N", int, NDArray[np.float64])
 
 
 def clip_bound(clip_bytes: N, frames: N) -> N:
     """Most bytes that an object of so many raw bytes and frames takes on disk, in any codec, metadata included."""
-    return clip_bytes + clip_bytes // 128 + 16 * frames + METADATA_BOUND + OBJECT_BOUND
+    return clip_bytes + clip_bytes // 128 + FRAME_BOUND * frames + METADATA_BOUND + OBJECT_BOUND
 
 
 def check_size(task: TaskSpec, epochs_per_generation: int, videos: int) -> None:

@@ -13,14 +13,14 @@ from viewcache.api.session.cache import Cache
 from viewcache.materializer.media.probe import probe
 from viewcache.materializer.planning.cost import CostModel
 
-FRAMES, EPOCHS, READ = 3_000, 60, 3
+FRAMES, EPOCHS, READ = 1_000, 60, 4
 STEPS = [single({"resize": {"shape": [16, 16]}}, {"random_crop": {"shape": [12, 12]}})]
 KEPT = "select codec from objects where kind in ('frames', 'aug') and state = 'ready' and video = 'long'"
 
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two videos of one group of pictures each: of three thousand frames, and of eight."""
+    """Two videos of one group of pictures each: of a thousand frames, and of eight."""
     folder = tmp_path_factory.mktemp("group")
     y, x = np.mgrid[:32, :32]
     for name, frames in (("long", FRAMES), ("short", 8)):
