@@ -17,9 +17,9 @@ MOST_CLIPS = 1 << 24
 
 METADATA_BOUND = 8192
 """Bytes that an object's zarr.json may have at most, besides those of `FRAME_BOUND`."""
-FRAME_BOUND = 16 + CRC_BYTES + ALIGNMENT + 80 + 8
+FRAME_BOUND = 16 + CRC_BYTES + ALIGNMENT + 48 + 40
 """The same of each frame that is a chunk: its place in the shard's index, its checksum, what fills it up to where the
-next one begins, what a codec adds to what does not pack, and its number in zarr.json."""
+next one begins, what a codec adds to what does not pack, and what zarr.json and a remote tier's list say of it."""
 
 N = TypeVar("N", int, NDArray[np.float64])
 
