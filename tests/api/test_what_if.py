@@ -81,7 +81,7 @@ def test_too_small_a_budget_is_an_error_of_its_row(tmp_path: Path, videos: Path)
     """It says what one batch takes; the other budgets are predicted all the same."""
     found = what_if(load(asked(tmp_path, videos, 10**9)), Question((1000, 10**9)))
     small, large = found.budgets
-    assert "the minimum is 132224" in small.error
+    assert "the minimum is 134720" in small.error
     assert what_if_rows(found)[0][1] == small.error
     assert not large.error
     assert large.hits_later is not None

@@ -36,7 +36,7 @@ from viewcache.materializer.scheduling.demand import Fetched
 from viewcache.materializer.workers import start
 from viewcache.store.tier import PASSING
 
-ROOMY = 142_608
+ROOMY = 146_352
 """Bytes with which a batch can be read while the clips of another are held."""
 
 BUDGETS = (MINIMUM, ROOMY, 2 * MINIMUM, 10**8)

@@ -13,7 +13,7 @@ from viewcache.api.session.cache import Cache
 from viewcache.errors import BudgetTooSmall
 from viewcache.materializer.storage.ledger import Copy, Ledger
 
-MINIMUM = 95_072
+MINIMUM = 97_568
 """Bytes that one batch of the tests' task takes at most."""
 
 Truth = dict[tuple[int, int], str]
