@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import viewcache
 from tests.catalog.samples import select
 from tests.clips import encode
 from viewcache.api.session.cache import Cache
+from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.reading.batch import Batch
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "config",
     "drawn",
     "encode_folder",
+    "make_decoding_dear",
     "open_cache",
     "pixels",
     "places",
@@ -30,6 +33,12 @@ __all__ = [
 
 SIZE = (64, 48)
 """Width and height of the videos in pixels."""
+
+
+def make_decoding_dear(patch: pytest.MonkeyPatch) -> None:
+    """Let decoding cost the same on every machine, and more than it does: of small pictures noise would decide."""
+    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
+    patch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
 
 
 def single(*operations: object, of: str = "frame", into: str = "a") -> dict[str, object]:

@@ -7,13 +7,12 @@ import pytest
 import viewcache
 from tests.catalog.conftest import catalog, duckdb_template, postgres_template, server, where
 from tests.catalog.samples import plan, registered, select
-from tests.tiny import config, encode_folder
+from tests.tiny import config, encode_folder, make_decoding_dear
 from viewcache.api.cli.tables import status_tables
 from viewcache.api.queries.ask import question
 from viewcache.api.queries.status import Status, status
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
-from viewcache.materializer.planning.cost import CostModel
 
 __all__ = ["catalog", "duckdb_template", "postgres_template", "server", "where"]
 
@@ -54,8 +53,7 @@ def test_an_epoch_costs_what_all_tasks_took_meanwhile(catalog: Catalog) -> None:
 
 def test_a_cache_counts_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All seconds of workers and readers are in some epoch, also after a restart; both forms of status show it."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
     videos = encode_folder(tmp_path / "videos", {f"v{k}.mp4": 40 + k for k in range(4)})
     one = config(tmp_path / "store", videos, epochs=6, cache={"budget": 3_000_000})
     spent = 0.0

@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.tiny import AUGMENTATION
-from viewcache.materializer.planning.cost import CostModel
+from tests.tiny import AUGMENTATION, make_decoding_dear
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.workers.job import Job
 from viewcache.materializer.workers.pool import Event
@@ -30,8 +29,7 @@ def jobs_given(monkeypatch: pytest.MonkeyPatch) -> list[Job]:
         jobs.append(event.job)
         heard(self, event)
 
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
     monkeypatch.setattr(Observer, "on_event", on_event)
     return jobs
 

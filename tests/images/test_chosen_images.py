@@ -11,8 +11,7 @@ import pytest
 import viewcache
 from tests.images.small import config, save_folder
 from tests.images.test_packs import COUNT, LONG, idle
-from tests.tiny import single
-from viewcache.materializer.planning.cost import CostModel
+from tests.tiny import make_decoding_dear, single
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention import options, told
 from viewcache.materializer.retention.choice import Options
@@ -45,9 +44,8 @@ def nothing_goes_wrong(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def decoding_is_dear() -> Iterator[None]:
     """Of small images what to keep would be decided by noise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+        make_decoding_dear(patch)
         yield
 
 

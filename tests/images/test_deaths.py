@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 import viewcache
 from tests.images.small import config, picture, save
 from tests.images.test_images import Read, read
-from tests.tiny import single, sql
+from tests.tiny import make_decoding_dear, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.errors import Broken, WorkerDied
-from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Part, Recipe, VideoSource, block_recipe
 from viewcache.materializer.scheduling.deaths import MOST_TIMES, TRIES, Deaths
@@ -54,8 +53,7 @@ OPS = [Ends]
 @pytest.fixture(autouse=True)
 def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small images what to keep would be decided by noise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
 
 
 class Case:

@@ -10,11 +10,10 @@ import pytest
 import viewcache
 from tests.images.small import config, save_folder
 from tests.images.test_images import read
-from tests.tiny import single
+from tests.tiny import make_decoding_dear, single
 from viewcache.api.session.cache import Cache
 from viewcache.materializer.media.source import LocalSource
 from viewcache.materializer.media.whole import WholeSource
-from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.scheduling.running import Running, Tally
 from viewcache.materializer.storage.ledger import Ledger
@@ -35,8 +34,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small images what to keep would be decided by noise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
 
 
 def done(cache: Cache) -> Counter[str]:

@@ -14,10 +14,9 @@ from PIL import Image, ImageOps
 import viewcache
 from tests.images.small import config, picture, save
 from tests.images.test_images import Read, read, same
-from tests.tiny import single, sql
+from tests.tiny import make_decoding_dear, single, sql
 from viewcache.api.page.first_frame_worker import first_frame
 from viewcache.errors import BadInput
-from viewcache.materializer.planning.cost import CostModel
 
 CROP = [single({"center_crop": {"shape": [32, 32]}})]
 """No conversion but the decoder's, so that pixels can be compared with those of another reader."""
@@ -93,8 +92,7 @@ def alone(store: Path, images: Path, exif: str, **settings_of_cache: Any) -> Rea
 @pytest.fixture(autouse=True)
 def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small images what to keep would be decided by noise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
 
 
 def images_of(found: Read) -> NDArray[np.uint8]:

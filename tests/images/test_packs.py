@@ -21,13 +21,12 @@ import viewcache
 from tests.catalog.samples import copy
 from tests.images.small import config, picture, save, save_folder
 from tests.tiny import config as of_videos
-from tests.tiny import encode_folder, single, sql
+from tests.tiny import encode_folder, make_decoding_dear, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.errors import ChunkDamaged
-from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_recipe
@@ -54,9 +53,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def decoding_is_dear() -> Iterator[None]:
     """Of small images what to keep would be decided by noise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+        make_decoding_dear(patch)
         yield
 
 

@@ -10,7 +10,7 @@ import pytest
 import viewcache
 from tests.images.small import config, save_folder
 from tests.images.test_images import Read, read, same
-from viewcache.materializer.planning.cost import CostModel
+from tests.tiny import make_decoding_dear
 
 COUNT = 30
 GIVEN: dict[str, Any] = {"epochs": 4, "sampling": {"images_per_batch": 8}}
@@ -59,8 +59,7 @@ def test_with_other_workers_and_ranks(tmp_path: Path, images: Path, truth: Read)
 
 def test_with_a_tenth_of_the_budget(tmp_path: Path, images: Path, truth: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut in the middle of an epoch, from what holds all to what holds a little: all pixels are right, and it holds."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
     got: Read = {}
     state: dict[str, object] | None = None
     for budget, batches in ((PLENTY, 6), (PLENTY // 10, 99)):

@@ -13,7 +13,7 @@ import zarr
 
 import viewcache
 from tests.clips import FAMILIES, encode, encode_family, real_clips
-from tests.tiny import config, pixels, same, single, sql
+from tests.tiny import config, make_decoding_dear, pixels, same, single, sql
 from viewcache.api.audit.verify import verify
 from viewcache.api.config.find import Located
 from viewcache.api.session.cache import Cache
@@ -124,7 +124,7 @@ def test_packets_last_and_are_found_again(
     tmp_path: Path, videos: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the first generations nothing is decoded, in the next process neither."""
-    _dear(monkeypatch)
+    make_decoding_dear(monkeypatch)
     with viewcache.open(settings(tmp_path, videos, cache={"budget": 650_000})) as cache:
         found = settled(cache, epochs=range(EPOCHS - 3))
         assert lossy_objects(cache)
@@ -133,13 +133,6 @@ def test_packets_last_and_are_found_again(
         assert cache.owner.dispatcher is not None
         assert cache.owner.dispatcher.tally.frames["packets"] == 0
     assert same(found, expected)
-
-
-def _dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    from viewcache.materializer.planning.cost import CostModel
-
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
 
 
 def test_beside_a_task_that_allows_none(tmp_path: Path, videos: Path) -> None:
@@ -244,7 +237,7 @@ def test_every_kind_of_video(tmp_path: Path, family: str) -> None:
 
 def test_verify_tells_the_quality(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By task, as it was measured when the pictures were encoded."""
-    _dear(monkeypatch)
+    make_decoding_dear(monkeypatch)
     with viewcache.open(settings(tmp_path, videos, cache={"budget": LITTLE})) as cache:
         settled(cache)
     found = verify(Located(str(tmp_path), str(tmp_path)))
@@ -257,7 +250,7 @@ def test_verify_tells_the_quality(tmp_path: Path, videos: Path, monkeypatch: pyt
 
 def test_packets_are_told_of(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain zarr-python reads the bytes of a group, and its attributes say how to decode them."""
-    _dear(monkeypatch)
+    make_decoding_dear(monkeypatch)
     with viewcache.open(settings(tmp_path, videos, cache={"budget": LITTLE})) as cache:
         settled(cache)
         (_, physical), *_ = lossy_objects(cache)
@@ -280,7 +273,7 @@ def test_damage_is_noticed_and_made_again(
     tmp_path: Path, videos: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every object of packets is cut short in the middle of a training (law 5)."""
-    _dear(monkeypatch)
+    make_decoding_dear(monkeypatch)
     with viewcache.open(settings(tmp_path, videos, cache={"budget": LITTLE})) as cache:
         found = {}
         for epoch in range(EPOCHS):

@@ -17,7 +17,7 @@ from tests.clips import encode
 from tests.faults.caches import config, read_all
 from tests.images.small import config as of_images
 from tests.images.small import save
-from tests.tiny import sql
+from tests.tiny import make_decoding_dear, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow, ObjectKind
@@ -196,8 +196,7 @@ def test_where_bytes_cost_nothing_nothing_is_sampled(
 def test_a_pack_gets_its_own_codec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, packed: bool) -> None:
     """Kept pictures of images lie in packs that are raw or not by what they show, and are found again."""
     monkeypatch.setattr(Keeper, "prices", lambda _: SHORT)
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
     paint = {"noise": noise, "cartoon": cartoon}[content]
     for number in range(8):
         save(tmp_path / "images" / f"{number}.png", paint(number))

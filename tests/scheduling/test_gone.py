@@ -10,10 +10,9 @@ import pytest
 
 import viewcache
 from tests.clips import encode
-from tests.tiny import config, same, single, sql
+from tests.tiny import config, make_decoding_dear, same, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadVideo
-from viewcache.materializer.planning.cost import CostModel
 
 EPOCHS, GONE = 12, 6
 STEPS = [single({"resize": {"shape": [37, 51]}}, {"random_crop": {"shape": [32, 32]}})]
@@ -42,8 +41,7 @@ def videos(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small videos decide by their metadata otherwise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
 
 
 def opened(store: Path, videos: Path, **dataset: Any) -> Cache:

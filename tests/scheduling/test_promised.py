@@ -8,9 +8,8 @@ import pytest
 
 import viewcache
 from tests.clips import encode
-from tests.tiny import config, pixels, same, sql
+from tests.tiny import config, make_decoding_dear, pixels, same, sql
 from viewcache.api.session.cache import Cache
-from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.ladder import GUESSED
 from viewcache.materializer.retention.lasting import PART_BYTES, part_of
 
@@ -20,8 +19,7 @@ EPOCHS = 16
 @pytest.fixture(autouse=True)
 def decoding_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small videos decide by their metadata otherwise."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
 
 
 def videos_of(folder: Path, noise: int) -> Path:

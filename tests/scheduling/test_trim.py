@@ -15,7 +15,7 @@ import pytest
 import viewcache
 from tests import forked
 from tests.faults.caches import assert_at_rest
-from tests.tiny import config, encode_folder, pixels, same, single, sql
+from tests.tiny import config, encode_folder, make_decoding_dear, pixels, same, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.cost import CostModel
@@ -255,8 +255,7 @@ def test_nothing_is_trimmed_while_a_reader_waits(tmp_path: Path, videos: Path) -
 
 def test_what_lasts_is_never_trimmed(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While epochs are left; clips of generations that are over do leave."""
-    cost = CostModel(decode_s_per_pixel=1e-5, convert_s_per_pixel=1e-6)
-    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    make_decoding_dear(monkeypatch)
     pictures = "select distinct o.object_id from objects o join copies using (object_id) where o.kind <> 'clip'"
     with viewcache.open(given(tmp_path, videos, cache={"budget": 3_000_000})) as cache:
         read(cache, range(4))
