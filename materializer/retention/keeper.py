@@ -68,6 +68,8 @@ class _Case:
     cost: CostModel
     guard: Callable[[], AbstractContextManager[object]]
     """The lock that guards the works."""
+    making: Callable[[], Set[str]]
+    """Tells the content keys of all that is being made now."""
     old: Decided | None
     """What was decided before."""
     refused: Set[str]
@@ -134,12 +136,14 @@ class Keeper:
         self,
         works: Iterable[tuple[ActiveGeneration, IndexOf]],
         guard: Callable[[], AbstractContextManager[object]],
+        making: Callable[[], Set[str]] = frozenset,
     ) -> dict[int, Chosen | None]:
         """Decide what is kept of some generations, where tasks, epochs or measured costs have changed.
 
         Args:
             works: all that is being made or about to be, each with the packet index of a row of its plan's videos.
             guard: the lock that guards the works.
+            making: tells the content keys of all that is being made now.
 
         Returns:
             What was chosen of these works by their generation of the group; None if the budget holds all clips. Other
@@ -167,7 +171,7 @@ class Keeper:
                 begun = time.monotonic()
                 later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
                 settled = self.settled.seen(later=later)
-                decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard)
+                decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard, making)
                 self._decided[number] = decided
                 self._observer.decided(begun)
             for number in places.keys() - set(open_again):
@@ -265,11 +269,12 @@ class Keeper:
         cost: CostModel,
         settled: Settled,
         guard: Callable[[], AbstractContextManager[object]],
+        making: Callable[[], Set[str]],
     ) -> Decided:
         """Decide; if that fails, keep every clip as far as there is room: a decision is only advice."""
         old = self._decided.get(group_generation)
         works, refused = [work for work, _ in mine], self._refused(old)
-        case = _Case(group_generation, works, place, cost, guard, old, refused, cache(self._has))
+        case = _Case(group_generation, works, place, cost, guard, making, old, refused, cache(self._has))
         try:
             with uncollected():  # an image has some ten objects, and there may be a million images
                 return self._decide(case, mine, settled)
@@ -308,7 +313,7 @@ class Keeper:
         if not settled.later:
             self.settled.choose(ways)
         kept = {} if old is None else old.staying(ways)
-        objects, sources = self._objects.chosen(chosen, plans, works, kept)
+        objects, sources = self._objects.chosen(chosen, plans, works, kept, case.making())
         known = self._made_before(case, chosen, objects)
         there = {
             key: tuple(each for each in merged(*by_way.values()) if case.has(each.key)) for key, by_way in known.items()

@@ -1,6 +1,6 @@
 """The objects that a choice keeps of each video, named in the catalog, and where workers find what they are made of."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from itertools import compress
 
@@ -51,11 +51,21 @@ class KeptObjects:
         self._before = before
 
     def chosen(
-        self, chosen: Chosen, plans: Sequence[ToCome], works: Sequence[ActiveGeneration], kept: ObjectsOf
+        self,
+        chosen: Chosen,
+        plans: Sequence[ToCome],
+        works: Sequence[ActiveGeneration],
+        kept: ObjectsOf,
+        making: Set[str],
     ) -> tuple[dict[str, Objects], Mapping[str, SourceOf]]:
-        """The intermediates of all videos that have some, in the order of the videos; ``kept`` are those that stay.
+        """The intermediates of all videos that have some, in the order of the videos; images come behind the others.
 
-        Images come behind the others.
+        Args:
+            chosen: what was chosen.
+            plans: for which.
+            works: whose they are.
+            kept: those that stay as they were.
+            making: content keys of all that is being made now.
         """
         recipes: list[tuple[str, int, Recipe]] = []
         sources: dict[str, SourceOf] = {}
@@ -98,11 +108,12 @@ class KeptObjects:
             objects[mine.video] = (*objects[mine.video], mine)
         if not is_image.any():
             return objects, sources
-        of_images = chosen_images(chosen, plans, works, kept, self._before())
+        number, blocks = works[0].group_generation, first_blocks(plans)
+        self._packs.come(number, (block for _, block in blocks.values()))
+        of_images = chosen_images(chosen, plans, works, self._packs.still(kept, making), self._before())
         objects |= of_images.staying
         among = [*compress(chosen.weighed.videos, is_image.tolist())]
-        number = works[0].group_generation
-        packed = self._packs.kept(number, of_images.pictures, among, first_blocks(plans), self._pack_bytes())
+        packed = self._packs.kept(of_images.pictures, among, blocks, making, self._pack_bytes())
         self._lying.will_last(number, {each.pack for each in packed if each.recipe.codec_is_chosen})
         for mine in packed:
             objects[mine.video] = (*objects[mine.video], mine)

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -118,40 +119,54 @@ class Packs:
         found = ((video, recipe, find(recipe.key)) for video, recipe in pictures)
         return [self._object(video, recipe, lies.pack) for video, recipe, lies in found if lies is not None]
 
+    def come(self, group_generation: int, blocks: Iterable[str]) -> None:
+        """Take note of the blocks of a generation that are to come and are not made, by their content keys."""
+        self._to_come[group_generation] = set(blocks)
+
     def forget(self, group_generation: int) -> None:
-        """A generation is over: none of its blocks is to come, and what was to be made with them is forgotten."""
+        """A generation is over: none of its blocks is to come; what is to be made with them is forgotten later."""
         self._to_come.pop(group_generation, None)
-        self._prune()
+
+    def still(
+        self, kept: Mapping[str, Sequence[IntermediateObject]], making: Set[str]
+    ) -> dict[str, tuple[IntermediateObject, ...]]:
+        """Of pictures that are to stay as they were those of images whose packs lie there, or come with a block.
+
+        Args:
+            kept: content key of an image → its pictures.
+            making: content keys of all that is being made now.
+        """
+        stays = cache(partial(self._is_of_use, making=making, to_come=self._all_to_come()))
+        return {image: tuple(mine) for image, mine in kept.items() if all(stays(each.pack) for each in mine)}
 
     def kept(
         self,
-        group_generation: int,
         pictures: Sequence[Picture],
         weighed: Collection[str],
         blocks: Mapping[str, tuple[int, str]],
+        making: Set[str],
         most_bytes: int,
     ) -> list[IntermediateObject]:
         """Which of the pictures that were chosen are kept, in packs that lie there or are to be made, and in new ones.
 
         Args:
-            group_generation: the generation for which they were chosen.
             pictures: what was chosen.
             weighed: content keys of the images among which was chosen.
             blocks: see `first_blocks`; a picture of which nothing is said there is left for another time.
+            making: content keys of all that is being made now.
             most_bytes: of the pictures of a new pack.
         """
         find = self.finder()
         lies = {recipe.key: there for _, recipe in pictures if (there := find(recipe.key)) is not None}
         stays = self._those_that_stay(Counter(each.pack for each in lies.values()), set(weighed))
-        self._to_come[group_generation] = {block for _, block in blocks.values()}
-        making = self._in_the_making({recipe.key for _, recipe in pictures})
+        coming = self._coming({recipe.key for _, recipe in pictures}, making)
         found: list[IntermediateObject] = []
         fresh: dict[tuple[int, str, str, str], list[Picture]] = {}
         for video, recipe in pictures:
             if recipe.key in lies:
                 pack = lies[recipe.key].pack if lies[recipe.key].pack in stays else None
             else:
-                pack = next((each for each in self._places.get(recipe.key, {}) if each in making), None)
+                pack = next((each for each in self._places.get(recipe.key, {}) if each in coming), None)
                 failures = self._failures[video]
                 if pack is None and video in blocks and failures < TRIES:
                     alone = video if failures else ""
@@ -160,7 +175,7 @@ class Packs:
                 found.append(self._object(video, recipe, pack))
         new = [each for key in sorted(fresh) for each in self._pieces(key[1], fresh[key], most_bytes)]
         formed = self._form(new)
-        self._prune()
+        self._prune(making)
         return [*found, *formed]
 
     def packs_of(self, objects: Iterable[IntermediateObject]) -> list[Pack]:
@@ -173,15 +188,13 @@ class Packs:
                 found.append(known.formed or unknown)
         return found
 
-    def _in_the_making(self, chosen: set[str]) -> set[str]:
-        """Packs that do not lie there and are to be made with a block to come, of pictures that are all chosen."""
-        to_come = set().union(*self._to_come.values())
+    def _coming(self, chosen: set[str], making: Set[str]) -> set[str]:
+        """Packs that are being made, or are to be made with a block to come, of pictures that are all chosen."""
+        to_come = self._all_to_come()
         return {
             key
             for key, pack in self._known.items()
-            if pack.formed is not None
-            and pack.formed.block in to_come
-            and self._size_of(key) is None
+            if self._comes(key, making, to_come)
             and chosen.issuperset(pack.pictures)
             and max(map(self._failures.__getitem__, pack.images)) < (1 if len(pack.images) > 1 else TRIES)
         }
@@ -234,11 +247,23 @@ class Packs:
     def _object(self, video: str, recipe: Recipe, pack: str) -> IntermediateObject:
         return IntermediateObject(self._known[pack].object_id, video, recipe, pack, self._places[recipe.key][pack])
 
-    def _prune(self) -> None:
-        """Forget packs that do not lie there and whose blocks are made: their pictures are packed with others."""
-        to_come = set().union(*self._to_come.values())
+    def _all_to_come(self) -> set[str]:
+        return set().union(*self._to_come.values())
+
+    def _comes(self, key: str, making: Set[str], to_come: Set[str]) -> bool:
+        """Whether a pack is being made, or is to be made with a block to come."""
+        formed = self._known[key].formed
+        return key in making or (formed is not None and formed.block in to_come)
+
+    def _is_of_use(self, key: str, making: Set[str], to_come: Set[str]) -> bool:
+        """Whether a pack comes, or lies there; asked in this order, since one that is being made may be there then."""
+        return key in self._known and (self._comes(key, making, to_come) or self._size_of(key) is not None)
+
+    def _prune(self, making: Set[str]) -> None:
+        """Forget packs that neither lie there nor come: their pictures are packed with others."""
+        to_come = self._all_to_come()
         for key, pack in list(self._known.items()):
-            if self._size_of(key) is None and (pack.formed is None or pack.formed.block not in to_come):
+            if not self._is_of_use(key, making, to_come):
                 del self._known[key]
                 for picture in set(pack.pictures):  # a store may hold one that says the same picture twice
                     places = self._places[picture]

@@ -169,6 +169,11 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         """The lock that guards all work, for who changes where its rows stand."""
         return self._board.changed
 
+    def making(self) -> set[str]:
+        """Content keys of all objects that are being made now."""
+        with self._board.changed:
+            return set(self._board.objects.making)
+
     def progressed(self, work: Work[str], *positions: Position) -> None:
         """Note where the readers of some work's task are now."""
         with self._board.changed:

@@ -262,7 +262,8 @@ class LookAhead:
     def _decide(self) -> dict[int, Chosen | None]:
         works = self._planned()
         weighed = [(work, self._while_open(task.index_of(work.plan))) for task, work in works]
-        return self._keeper.decide(weighed, self._dispatcher().guard)
+        dispatcher = self._dispatcher()
+        return self._keeper.decide(weighed, dispatcher.guard, dispatcher.making)
 
     def _while_open(self, index_of: Callable[[int], MediaIndex]) -> Callable[[int], MediaIndex]:
         """The same until the cache is closed, which must not wait until many videos were weighed."""

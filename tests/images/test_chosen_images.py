@@ -89,15 +89,20 @@ class Watched:
         self.pictures = list[Recipe]()
         self.edges = 0
         asked = list[list[tuple[str, Recipe]]]()
-        choose, keep = KeptObjects.chosen, Packs.kept
+        stayed = list[Any]()
+        choose, keep, stays = KeptObjects.chosen, Packs.kept, Packs.still
 
-        def kept(mine: Packs, number: int, pictures: Any, *given: Any) -> Any:
+        def kept(mine: Packs, pictures: Any, *given: Any) -> Any:
             asked.append(list(pictures))
-            return keep(mine, number, pictures, *given)
+            return keep(mine, pictures, *given)
 
-        def chosen(mine: KeptObjects, what: Chosen, plans: Any, works: Any, before: Any) -> Any:
-            objects, sources = choose(mine, what, plans, works, before)
-            pictures, names = alone(what, plans, works, before)
+        def still(mine: Packs, before: Any, making: Any) -> Any:
+            stayed.append(stays(mine, before, making))
+            return stayed[-1]
+
+        def chosen(mine: KeptObjects, what: Chosen, plans: Any, works: Any, *given: Any) -> Any:
+            objects, sources = choose(mine, what, plans, works, *given)
+            pictures, names = alone(what, plans, works, stayed.pop())
             assert [(image, said(each)) for image, each in asked.pop()] == [(i, said(each)) for i, each in pictures]
             assert {i: (source().name, source().key) for i, source in sources.items()} == names
             assert all(image in sources for image in names)
@@ -119,6 +124,7 @@ class Watched:
             return keep, edges
 
         monkeypatch.setattr(Packs, "kept", kept)
+        monkeypatch.setattr(Packs, "still", still)
         monkeypatch.setattr(KeptObjects, "chosen", chosen)
         monkeypatch.setattr(told, "kept_tables", tables)
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from viewcache.catalog.rows import object_table
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
 from viewcache.materializer.planning.program import Program
-from viewcache.materializer.planning.recipe import Recipe, VideoSource, pack_recipe
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource, pack_recipe
 from viewcache.materializer.retention.chosen import choose
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_keys
 from viewcache.materializer.retention.packs import TRIES, Packs, Picture
@@ -256,6 +256,19 @@ def test_a_bad_image_costs_its_pack_nothing(tmp_path: Path) -> None:
 SIZE = 3 * 8 * 8
 
 
+def keep(
+    packs: Packs,
+    generation: int,
+    pictures: Sequence[Picture],
+    among: Sequence[str],
+    blocks: Mapping[str, tuple[int, str]],
+    making: Set[str] = frozenset(),
+) -> list[IntermediateObject]:
+    """What is kept for a generation of pictures that were chosen, in packs of any size."""
+    packs.come(generation, (block for _, block in blocks.values()))
+    return packs.kept(pictures, among, blocks, making, 1 << 30)
+
+
 class Shelf:
     """Packs, and which of them lie there."""
 
@@ -274,7 +287,7 @@ class Shelf:
         pictures = [one(number) for number in sorted(chosen)]
         blocks = {one(number)[0]: (number // 10, f"{number // 10:032x}") for number in range(images)}
         among = [one(number)[0] for number in (range(images) if weighed is None else weighed | chosen)]
-        kept = self.packs.kept(0, pictures, among, blocks, 1 << 30)
+        kept = keep(self.packs, 0, pictures, among, blocks)
         for each in kept:
             self.pictures.setdefault(each.pack, set()).add(each.recipe.key)
         return {each.pack for each in kept}
@@ -323,12 +336,32 @@ def test_a_pack_waits_for_its_block(catalog: Catalog) -> None:
     images = [image for image, _ in pictures]
     soon = dict.fromkeys(images, (0, "aa" * 16))
     late = dict.fromkeys(images, (9, "bb" * 16))
-    (pack,) = {each.pack for each in packs.kept(0, pictures, images, soon, 1 << 20)}
-    assert {each.pack for each in packs.kept(1, pictures, images, late, 1 << 20)} == {pack}
-    assert [each.block for each in packs.packs_of(packs.kept(0, pictures, images, soon, 1 << 20))] == ["aa" * 16]
+    (pack,) = {each.pack for each in keep(packs, 0, pictures, images, soon)}
+    assert {each.pack for each in keep(packs, 1, pictures, images, late)} == {pack}
+    assert [each.block for each in packs.packs_of(keep(packs, 0, pictures, images, soon))] == ["aa" * 16]
     packs.forget(0)
-    (other,) = packs.packs_of(packs.kept(1, pictures, images, late, 1 << 20))
+    (other,) = packs.packs_of(keep(packs, 1, pictures, images, late))
     assert (other.block, list(other.images)) == ("bb" * 16, images)
+
+
+def test_a_pack_that_is_being_made_is_waited_for(catalog: Catalog) -> None:
+    """Its block is on its way, so it is none to come: until the pack lies there its pictures are not packed again."""
+    sizes: dict[str, int] = {}
+    packs = Packs(catalog, sizes.get)
+    pictures = [one(number) for number in range(100, 106)]
+    images = [image for image, _ in pictures]
+    soon, late = (dict.fromkeys(images, (k, f"{k}{k}" * 16)) for k in (1, 2))
+    as_before = {each.video: (each,) for each in keep(packs, 0, pictures, images, soon)}
+    (pack,) = {each.pack for of_image in as_before.values() for each in of_image}
+    for making, lies in (({pack}, False), (set[str](), True)):
+        if lies:
+            sizes[pack] = 10
+        assert {each.pack for each in keep(packs, 0, pictures, images, late, making)} == {pack}
+        assert packs.still(as_before, making) == as_before
+    del sizes[pack]
+    assert not packs.still(as_before, set()), "its block was made without it"
+    (other,) = packs.packs_of(keep(packs, 0, pictures, images, late))
+    assert (other.block, list(other.images)) == ("22" * 16, images)
 
 
 def test_an_image_that_fails_is_packed_alone(catalog: Catalog) -> None:
@@ -337,15 +370,15 @@ def test_an_image_that_fails_is_packed_alone(catalog: Catalog) -> None:
     pictures = [one(number) for number in range(5)]
     images = [image for image, _ in pictures]
     soon = dict.fromkeys(images, (0, "aa" * 16))
-    together = packs.packs_of(packs.kept(0, pictures, images, soon, 1 << 20))
+    together = packs.packs_of(keep(packs, 0, pictures, images, soon))
     assert len(together) == 1
     packs.failed(together)
-    alone = packs.kept(0, pictures, images, soon, 1 << 20)
+    alone = keep(packs, 0, pictures, images, soon)
     assert len({each.pack for each in alone}) == 5
     (broken,) = packs.packs_of(each for each in alone if each.video == images[2])
     for _ in range(TRIES):
         packs.failed([broken])
-    assert {each.video for each in packs.kept(0, pictures, images, soon, 1 << 20)} == {*images} - {images[2]}
+    assert {each.video for each in keep(packs, 0, pictures, images, soon)} == {*images} - {images[2]}
 
 
 def test_a_pack_that_fails_when_it_is_forgotten_is_packed_alone(catalog: Catalog) -> None:
@@ -354,15 +387,16 @@ def test_a_pack_that_fails_when_it_is_forgotten_is_packed_alone(catalog: Catalog
     pictures = [one(number) for number in range(80, 84)]
     images = [image for image, _ in pictures]
     soon, late = (dict.fromkeys(images, (k, f"{k}{k}" * 16)) for k in (1, 2))
-    (pack,) = packs.packs_of(packs.kept(1, pictures, images, soon, 1 << 20))
+    (pack,) = packs.packs_of(keep(packs, 1, pictures, images, soon))
     failed = dict[str, Hashable]()
     work = work_of(pack, sources={*images}, failed=failed)
     packs.forget(1)
+    assert not keep(packs, 2, [], [], {})
     assert not len(packs)
     work.set_state(0, RowState.FAILED)
     assert failed == {pack.key: pack}
     packs.failed(each for each in failed.values() if isinstance(each, Pack))
-    assert len({each.pack for each in packs.kept(2, pictures, images, late, 1 << 20)}) == len(images)
+    assert len({each.pack for each in keep(packs, 2, pictures, images, late)}) == len(images)
 
 
 def test_packs_that_are_never_made_are_forgotten(catalog: Catalog) -> None:
@@ -374,7 +408,7 @@ def test_packs_that_are_never_made_are_forgotten(catalog: Catalog) -> None:
     for generation in range(6):
         rotated = images[generation:] + images[:generation]
         blocks = {image: (k // 10, f"{generation}{k // 10:031x}") for k, image in enumerate(rotated)}
-        made = packs.kept(generation, pictures, images, blocks, 1 << 20)
+        made = keep(packs, generation, pictures, images, blocks)
         assert len(packs.packs_of(made)) == len({each.pack for each in made})
         packs.forget(generation - 1)
         known.append(len(packs))
@@ -400,7 +434,7 @@ def test_a_pack_that_says_a_picture_twice_is_forgotten_like_any_other(catalog: C
     packs.look()
     assert packs.finder()(recipe.key) is not None
     del sizes[key]
-    packs.forget(0)
+    assert not keep(packs, 0, [], [], {})
     assert packs.finder()(recipe.key) is None
     assert not len(packs)
 
@@ -439,7 +473,7 @@ def test_rows_of_packs_that_were_never_made_leave_with_the_run(
     pictures = [one(number) for number in range(6)]
     soon = {image: (0, "aa" * 16) for image, _ in pictures}
     with viewcache.open(config(tmp_path, images, **LONG)) as cache:
-        Packs(cache.catalog, lambda _: None).kept(0, pictures, [*soon], soon, 1 << 20)
+        keep(Packs(cache.catalog, lambda _: None), 0, pictures, [*soon], soon)
         named = "select count(distinct pack) from packs"
         assert sql(cache, named) == [(len(packs) + 1,)]
     with viewcache.open(config(tmp_path, images, **LONG)) as cache:

@@ -379,9 +379,9 @@ def test_what_is_predicted_is_of_what_was_decided(
         mine, others = (cache.task(tag).task for tag in ("train", "other"))
         active = others.generation(0)
 
-        def decide_and_meddle(keeper: Keeper, works: Any, guard: Any) -> Any:
-            chosen: Any = decide(keeper, works, guard)
-            both: Any = decide(keeper, [*works, (active, others.index_of(active.plan))], guard)
+        def decide_and_meddle(keeper: Keeper, works: Any, guard: Any, making: Any) -> Any:
+            chosen: Any = decide(keeper, works, guard, making)
+            both: Any = decide(keeper, [*works, (active, others.index_of(active.plan))], guard, making)
             assert both[0].choice.option.max() >= len(chosen[0].weighed.ways), "more ways of keeping"
             return chosen
 
