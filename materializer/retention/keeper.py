@@ -8,10 +8,11 @@ a clip that is not in the store is made when it is read.
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from types import MappingProxyType
 
 from viewcache.catalog import Catalog
@@ -38,7 +39,7 @@ from viewcache.materializer.retention.intermediates import named
 from viewcache.materializer.retention.kept_objects import KeptObjects, Objects, ObjectsOf
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
-from viewcache.materializer.retention.packs import Packs
+from viewcache.materializer.retention.packs import LocatedPictures, Packs
 from viewcache.materializer.retention.settled import SettledWays
 from viewcache.materializer.retention.told import Told, foretell
 from viewcache.materializer.retention.ways import ToCome, Way
@@ -167,7 +168,7 @@ class Keeper:
                 failed = [self._failed.pop(key) for key in list(self._failed)]
                 self.packs.failed(each for each in failed if isinstance(each, Pack))
                 self.densities.failed({str(each) for each in failed if not isinstance(each, Pack)})
-            for number in open_again:
+            for number in chain(open_again, self._of_superseded_packs(sorted(places))):
                 begun = time.monotonic()
                 later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
                 settled = self.settled.seen(later=later)
@@ -180,6 +181,7 @@ class Keeper:
             for group_generation in gone:
                 self._over(group_generation)
             self.densities.forget(self.settled.forget_gone())
+            self.packs.forget_superseded(making())
             if open_again or gone:  # who packs objects asks for each of them
                 self._prices = self._found_prices()
             self._expect()
@@ -261,6 +263,14 @@ class Keeper:
             return True
         return before.differs(place) and not before.holds(place, self._has)
 
+    def _of_superseded_packs(self, numbers: Iterable[int]) -> Iterator[int]:
+        """Generations that were to be made from packs which are not made any more; of each it is asked in turn."""
+        superseded = set[str]()
+        for number in numbers:
+            superseded |= self.packs.take_superseded()
+            if superseded and any(each.pack in superseded for each in self._decided[number].flat()):
+                yield number
+
     def _decide_or_not(
         self,
         group_generation: int,
@@ -313,12 +323,13 @@ class Keeper:
         if not settled.later:
             self.settled.choose(ways)
         kept = {} if old is None else old.staying(ways)
-        objects, sources = self._objects.chosen(chosen, plans, works, kept, case.making())
+        objects, sources = self._objects.chosen(chosen, plans, works, kept, case.making)
         known = self._made_before(case, chosen, objects)
         there = {
             key: tuple(each for each in merged(*by_way.values()) if case.has(each.key)) for key, by_way in known.items()
         }
-        usable = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
+        of_use = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
+        usable: ObjectsOf = LocatedPictures(of_use, self.packs) if self.packs else of_use
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
         needs, names = [work.unkept_due_in_s for work in works], {each.key for each in lasting}
@@ -368,7 +379,7 @@ class Keeper:
         packs, alone = self.packs.packs_of(each for each in objects if each.pack), [e for e in objects if not e.pack]
         works = (
             *((IntermediateWork(context, alone),) if alone else ()),
-            *((PackWork(context, packs),) if packs else ()),
+            *((PackWork(context, packs, self.packs.__contains__),) if packs else ()),
         )
         for work in works:
             work.mark_present(case.has)

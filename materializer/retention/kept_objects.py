@@ -56,7 +56,7 @@ class KeptObjects:
         plans: Sequence[ToCome],
         works: Sequence[ActiveGeneration],
         kept: ObjectsOf,
-        making: Set[str],
+        making: Callable[[], Set[str]],
     ) -> tuple[dict[str, Objects], Mapping[str, SourceOf]]:
         """The intermediates of all videos that have some, in the order of the videos; images come behind the others.
 
@@ -65,7 +65,7 @@ class KeptObjects:
             plans: for which.
             works: whose they are.
             kept: those that stay as they were.
-            making: content keys of all that is being made now.
+            making: tells the content keys of all that is being made now.
         """
         recipes: list[tuple[str, int, Recipe]] = []
         sources: dict[str, SourceOf] = {}
@@ -109,11 +109,10 @@ class KeptObjects:
         if not is_image.any():
             return objects, sources
         number, blocks = works[0].group_generation, first_blocks(plans)
-        self._packs.come(number, (block for _, block in blocks.values()))
         of_images = chosen_images(chosen, plans, works, self._packs.still(kept, making), self._before())
         objects |= of_images.staying
         among = [*compress(chosen.weighed.videos, is_image.tolist())]
-        packed = self._packs.kept(of_images.pictures, among, blocks, making, self._pack_bytes())
+        packed = self._packs.kept(number, of_images.pictures, among, blocks, making, self._pack_bytes())
         self._lying.will_last(number, {each.pack for each in packed if each.recipe.codec_is_chosen})
         for mine in packed:
             objects[mine.video] = (*objects[mine.video], mine)

@@ -7,7 +7,7 @@ of which the largest part was chosen, as long as they take no more room than wha
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
@@ -22,7 +22,7 @@ from viewcache.materializer.retention.intermediates import intermediate_rows
 from viewcache.materializer.retention.ways import ToCome
 from viewcache.materializer.scheduling.intermediate_work import Pack
 
-__all__ = ["Packs", "Picture", "first_blocks"]
+__all__ = ["LocatedPictures", "Packs", "Picture", "first_blocks"]
 
 Picture = tuple[str, Recipe]
 """Content key of an image, and how a picture of it is made."""
@@ -56,6 +56,30 @@ class _Known:
     """Kinds and codecs of its pictures that were decided with them; None of a pack of an earlier run."""
 
 
+class LocatedPictures(Mapping[str, tuple[IntermediateObject, ...]]):
+    """Pictures by the content key of their image, each in a pack that lies there now, if any does."""
+
+    def __init__(self, pictures: Mapping[str, tuple[IntermediateObject, ...]], packs: "Packs") -> None:
+        """Pictures as it was decided, and where to look for them."""
+        self._pictures, self._packs = pictures, packs
+
+    def __getitem__(self, image: str) -> tuple[IntermediateObject, ...]:
+        """Those of one image.
+
+        Raises:
+            KeyError: it is not among them.
+        """
+        return tuple(map(self._packs.located, self._pictures[image]))
+
+    def __iter__(self) -> Iterator[str]:
+        """All images."""
+        return iter(self._pictures)
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self._pictures)
+
+
 class Packs:
     """The packs of one cache. Not thread-safe: the keeper's lock guards it."""
 
@@ -71,14 +95,19 @@ class Packs:
         """By content key."""
         self._places: dict[str, dict[str, int]] = {}
         """Content key of a picture → that of each pack that has it, and where it begins there in bytes."""
-        self._to_come: dict[int, set[str]] = {}
-        """Generation of a group → content keys of its blocks that are still to be made."""
+        self._formed_for: dict[int, set[str]] = {}
+        """Generation of a group → content keys of the packs that were formed for it when it was chosen last."""
+        self._superseded: set[str] = set()
         self._failures: Counter[str] = Counter()
         """How often a pack of an image could not be made."""
 
     def __len__(self) -> int:
         """How many are known: those that lie there, and those that are to be made."""
         return len(self._known)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether one is known, by its content key; any thread may ask."""
+        return key in self._known
 
     def look(self) -> bool:
         """Learn which packs lie in the store; returns whether any do."""
@@ -119,47 +148,81 @@ class Packs:
         found = ((video, recipe, find(recipe.key)) for video, recipe in pictures)
         return [self._object(video, recipe, lies.pack) for video, recipe, lies in found if lies is not None]
 
-    def come(self, group_generation: int, blocks: Iterable[str]) -> None:
-        """Take note of the blocks of a generation that are to come and are not made, by their content keys."""
-        self._to_come[group_generation] = set(blocks)
-
     def forget(self, group_generation: int) -> None:
-        """A generation is over: none of its blocks is to come; what is to be made with them is forgotten later."""
-        self._to_come.pop(group_generation, None)
+        """A generation is over: what is to be made for it and is not being made is forgotten at the next choice."""
+        self._formed_for.pop(group_generation, None)
+
+    def take_superseded(self) -> set[str]:
+        """Packs in whose place others were formed, since when it was asked last."""
+        taken, self._superseded = self._superseded, set()
+        return taken
+
+    def forget_superseded(self, making: Set[str]) -> None:
+        """Forget what neither lies there nor is to be made: from now on nobody begins it.
+
+        Until then it is made as it was decided before, so that no block is made without its pack meanwhile.
+        """
+        wanted = set().union(*self._formed_for.values())
+        for key, pack in list(self._known.items()):
+            if key not in wanted and not self._stays(key, making):
+                del self._known[key]
+                for picture in set(pack.pictures):  # a store may hold one that says the same picture twice
+                    places = self._places[picture]
+                    del places[key]
+                    if not places:
+                        del self._places[picture]
+
+    def located(self, each: IntermediateObject) -> IntermediateObject:
+        """A picture in a pack that lies there, if any does: it may have come otherwise than was planned.
+
+        Any thread may ask.
+        """
+        if not each.pack or self._size_of(each.pack) is not None:
+            return each
+        for pack, first in [*self._places.get(each.recipe.key, {}).items()]:
+            known = self._known.get(pack)
+            if known is not None and self._size_of(pack) is not None:
+                return replace(each, object_id=known.object_id, pack=pack, first=first)
+        return each
 
     def still(
-        self, kept: Mapping[str, Sequence[IntermediateObject]], making: Set[str]
+        self, kept: Mapping[str, Sequence[IntermediateObject]], making: Callable[[], Set[str]]
     ) -> dict[str, tuple[IntermediateObject, ...]]:
-        """Of pictures that are to stay as they were those of images whose packs lie there, or come with a block.
+        """Of pictures that are to stay as they were those of images whose packs lie there or are being made.
 
         Args:
             kept: content key of an image → its pictures.
-            making: content keys of all that is being made now.
+            making: tells the content keys of all that is being made now.
         """
-        stays = cache(partial(self._is_of_use, making=making, to_come=self._all_to_come()))
+        stays = cache(partial(self._stays, making=making()))
         return {image: tuple(mine) for image, mine in kept.items() if all(stays(each.pack) for each in mine)}
 
     def kept(
         self,
+        group_generation: int,
         pictures: Sequence[Picture],
         weighed: Collection[str],
         blocks: Mapping[str, tuple[int, str]],
-        making: Set[str],
+        making: Callable[[], Set[str]],
         most_bytes: int,
     ) -> list[IntermediateObject]:
-        """Which of the pictures that were chosen are kept, in packs that lie there or are to be made, and in new ones.
+        """Which of the pictures that were chosen are kept, in packs that lie there or come, and in new ones.
+
+        What was formed for the generation before and is not being made is formed anew: a task that has joined since
+        may need an image sooner, and the block that has it first is the one that decodes it.
 
         Args:
+            group_generation: the generation for which they were chosen.
             pictures: what was chosen.
             weighed: content keys of the images among which was chosen.
             blocks: see `first_blocks`; a picture of which nothing is said there is left for another time.
-            making: content keys of all that is being made now.
+            making: tells the content keys of all that is being made now.
             most_bytes: of the pictures of a new pack.
         """
-        find = self.finder()
+        coming = self._coming(group_generation, making())
+        find = self.finder()  # asked after that: what was being made lies there now
         lies = {recipe.key: there for _, recipe in pictures if (there := find(recipe.key)) is not None}
         stays = self._those_that_stay(Counter(each.pack for each in lies.values()), set(weighed))
-        coming = self._coming({recipe.key for _, recipe in pictures}, making)
         found: list[IntermediateObject] = []
         fresh: dict[tuple[int, str, str, str], list[Picture]] = {}
         for video, recipe in pictures:
@@ -175,8 +238,9 @@ class Packs:
                 found.append(self._object(video, recipe, pack))
         new = [each for key in sorted(fresh) for each in self._pieces(key[1], fresh[key], most_bytes)]
         formed = self._form(new)
-        self._prune(making)
-        return [*found, *formed]
+        kept = [*found, *formed]
+        self._supersede(group_generation, {each.pack for each in formed}, kept)
+        return kept
 
     def packs_of(self, objects: Iterable[IntermediateObject]) -> list[Pack]:
         """The packs that some pictures lie in, in the order of these."""
@@ -188,16 +252,27 @@ class Packs:
                 found.append(known.formed or unknown)
         return found
 
-    def _coming(self, chosen: set[str], making: Set[str]) -> set[str]:
-        """Packs that are being made, or are to be made with a block to come, of pictures that are all chosen."""
-        to_come = self._all_to_come()
+    def _coming(self, group_generation: int, making: Set[str]) -> set[str]:
+        """Packs that are made whatever is kept for a generation: now, or for an earlier one."""
+        earlier = set().union(*(mine for number, mine in self._formed_for.items() if number < group_generation))
         return {
             key
-            for key, pack in self._known.items()
-            if self._comes(key, making, to_come)
-            and chosen.issuperset(pack.pictures)
+            for key in earlier | making
+            if (pack := self._known.get(key)) is not None
+            and pack.formed is not None
             and max(map(self._failures.__getitem__, pack.images)) < (1 if len(pack.images) > 1 else TRIES)
         }
+
+    def _supersede(self, group_generation: int, formed: set[str], kept: Sequence[IntermediateObject]) -> None:
+        """What was formed takes the place of what was before, and later generations need no packs of what is kept."""
+        needless, pictures = self._formed_for.get(group_generation, set()), {each.recipe.key for each in kept}
+        self._formed_for[group_generation] = formed
+        for number, mine in self._formed_for.items():
+            if number > group_generation:
+                covered = {key for key in mine if pictures.issuperset(self._known[key].pictures)}
+                mine -= covered
+                needless |= covered
+        self._superseded |= needless - {each.pack for each in kept}
 
     def _those_that_stay(self, wanted: Mapping[str, int], weighed: Set[str]) -> set[str]:
         """Of packs of which so many pictures each were chosen; of other images than those nothing is known."""
@@ -233,7 +308,10 @@ class Packs:
             images, mine = zip(*pictures, strict=True)
             formed.append(Pack(object_id, recipe.key, recipe.bound, images, mine, recipe, block))
         firsts = [pack_layout([math.prod(each.shape) for each in pack.pictures]).firsts for pack in formed]
-        self._catalog.record_packs(pa.Table.from_pylist(list(_rows(formed, firsts))))
+        named = zip(formed, firsts, strict=True)
+        rows = [*_rows((pack, places) for pack, places in named if pack.key not in self._known)]
+        if rows:
+            self._catalog.record_packs(pa.Table.from_pylist(rows))
         objects: list[IntermediateObject] = []
         for pack, places in zip(formed, firsts, strict=True):
             ways = {(each.kind, each.codec) for each in pack.pictures if each.codec_is_chosen}
@@ -247,34 +325,14 @@ class Packs:
     def _object(self, video: str, recipe: Recipe, pack: str) -> IntermediateObject:
         return IntermediateObject(self._known[pack].object_id, video, recipe, pack, self._places[recipe.key][pack])
 
-    def _all_to_come(self) -> set[str]:
-        return set().union(*self._to_come.values())
-
-    def _comes(self, key: str, making: Set[str], to_come: Set[str]) -> bool:
-        """Whether a pack is being made, or is to be made with a block to come."""
-        formed = self._known[key].formed
-        return key in making or (formed is not None and formed.block in to_come)
-
-    def _is_of_use(self, key: str, making: Set[str], to_come: Set[str]) -> bool:
-        """Whether a pack comes, or lies there; asked in this order, since one that is being made may be there then."""
-        return key in self._known and (self._comes(key, making, to_come) or self._size_of(key) is not None)
-
-    def _prune(self, making: Set[str]) -> None:
-        """Forget packs that neither lie there nor come: their pictures are packed with others."""
-        to_come = self._all_to_come()
-        for key, pack in list(self._known.items()):
-            if not self._is_of_use(key, making, to_come):
-                del self._known[key]
-                for picture in set(pack.pictures):  # a store may hold one that says the same picture twice
-                    places = self._places[picture]
-                    del places[key]
-                    if not places:
-                        del self._places[picture]
+    def _stays(self, key: str, making: Set[str]) -> bool:
+        """Whether a pack is being made or lies there; in this order, since it may arrive meanwhile."""
+        return key in self._known and (key in making or self._size_of(key) is not None)
 
 
-def _rows(packs: Sequence[Pack], firsts: Sequence[tuple[int, ...]]) -> Iterator[dict[str, object]]:
+def _rows(packs: Iterable[tuple[Pack, tuple[int, ...]]]) -> Iterator[dict[str, object]]:
     """Which pictures packs have, ``schemas.PACK_PART``; and where each begins."""
-    for pack, mine in zip(packs, firsts, strict=True):
+    for pack, mine in packs:
         for place, (image, picture, first) in enumerate(zip(pack.images, pack.pictures, mine, strict=True)):
             row = {"object_id": pack.object_id, "place": place, "first_byte": first}
             yield row | {"key": picture.key, "video_key": image}

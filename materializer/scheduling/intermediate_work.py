@@ -233,8 +233,14 @@ class PackWork(IntermediateWork):
     image of it is not wanted now or it is of an earlier run, is of use as long as it lies there.
     """
 
-    def __init__(self, context: GenerationContext, packs: Sequence[Pack]) -> None:
-        """Take the packs, soonest needed first; the videos of the context are the images."""
+    def __init__(
+        self, context: GenerationContext, packs: Sequence[Pack], is_wanted: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        """Take the packs, soonest needed first; the videos of the context are the images.
+
+        ``is_wanted`` tells whether one is still to be made, by its content key: others may have its pictures by then.
+        """
+        self._is_wanted = is_wanted
         self._images: dict[str, list[str]] = {}
         """What names packs → their images."""
         for pack in packs:
@@ -279,7 +285,8 @@ class PackWork(IntermediateWork):
 
     def _is_open(self, row: int) -> bool:
         pack = self._packs[row]
-        return super()._is_open(row) and pack.recipe is not None and all(map(self._sources.__contains__, pack.images))
+        can_be_made = pack.recipe is not None and all(map(self._sources.__contains__, pack.images))
+        return super()._is_open(row) and can_be_made and self._is_wanted(pack.key)
 
     def _due_in_s(self, video: Hashable) -> float | None:
         return self._first_due_in_s(self._images.get(str(video), []))

@@ -92,9 +92,9 @@ class Watched:
         stayed = list[Any]()
         choose, keep, stays = KeptObjects.chosen, Packs.kept, Packs.still
 
-        def kept(mine: Packs, pictures: Any, *given: Any) -> Any:
+        def kept(mine: Packs, number: int, pictures: Any, *given: Any) -> Any:
             asked.append(list(pictures))
-            return keep(mine, pictures, *given)
+            return keep(mine, number, pictures, *given)
 
         def still(mine: Packs, before: Any, making: Any) -> Any:
             stayed.append(stays(mine, before, making))

@@ -128,3 +128,21 @@ def test_parts_of_a_file_that_is_held(images: Path) -> None:
         assert file.read_many([(0, 4), (4, 4)]) == [data[:4], data[4:8]]
         assert file.read_near(0, 16) == data[:16]
         assert file.bytes_read == 5 + len(data)
+
+
+def test_two_tasks_over_one_folder(tmp_path: Path) -> None:
+    """Other crops in another order: what one task decodes is kept for both, but what is decoded at the same time."""
+    count = 320
+    folder = save_folder(tmp_path / "in", {f"{k:03}.jpg": (64, 48) for k in range(count)})
+    crops = [
+        [single({"resize": {"short_side": 36}}), single({crop: {"shape": [32, 32]}}, of="a", into="b")]
+        for crop in ("random_crop", "center_crop")
+    ]
+    described = config(tmp_path / "store", folder, epochs=4, sampling={"images_per_batch": 16}, augmentation=crops[0])
+    second = described["dataset"] | {"tag": "second", "seed": 11, "augmentation": crops[1]}
+    with viewcache.open(described | {"dataset": [described["dataset"], second]}) as cache:
+        for _ in cache.materialize(2):
+            pass
+        frames = done(cache)
+        assert sum(1 for task in ("train", "second") for _ in cache.loader(task, framework="numpy")) == 2 * count // 16
+    assert count <= frames["decoded"] <= 1.1 * count

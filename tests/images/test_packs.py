@@ -32,7 +32,7 @@ from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource, pack_recipe
 from viewcache.materializer.retention.chosen import choose
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_keys
-from viewcache.materializer.retention.packs import TRIES, Packs, Picture
+from viewcache.materializer.retention.packs import TRIES, LocatedPictures, Packs, Picture
 from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
 from viewcache.materializer.scheduling.work import RowState
 from viewcache.materializer.storage.found import pack_parts
@@ -265,8 +265,9 @@ def keep(
     making: Set[str] = frozenset(),
 ) -> list[IntermediateObject]:
     """What is kept for a generation of pictures that were chosen, in packs of any size."""
-    packs.come(generation, (block for _, block in blocks.values()))
-    return packs.kept(pictures, among, blocks, making, 1 << 30)
+    kept = packs.kept(generation, pictures, among, blocks, lambda: making, 1 << 30)
+    packs.forget_superseded(making)
+    return kept
 
 
 class Shelf:
@@ -357,11 +358,65 @@ def test_a_pack_that_is_being_made_is_waited_for(catalog: Catalog) -> None:
         if lies:
             sizes[pack] = 10
         assert {each.pack for each in keep(packs, 0, pictures, images, late, making)} == {pack}
-        assert packs.still(as_before, making) == as_before
+        assert packs.still(as_before, lambda making=making: making) == as_before  # type: ignore[misc]
     del sizes[pack]
-    assert not packs.still(as_before, set()), "its block was made without it"
+    assert not packs.still(as_before, set), "its block was made without it"
     (other,) = packs.packs_of(keep(packs, 0, pictures, images, late))
     assert (other.block, list(other.images)) == ("22" * 16, images)
+
+
+def test_a_task_that_joins_has_part_of_the_images_sooner(catalog: Catalog) -> None:
+    """What was formed and is not being made is formed anew, of the images that each block is the first to need."""
+    packs = Packs(catalog, lambda _: None)
+    pictures = [one(number) for number in range(110, 118)]
+    images = [image for image, _ in pictures]
+    alone = {image: (k // 4, f"{k // 4:032x}") for k, image in enumerate(images)}
+    begun, planned = packs.packs_of(keep(packs, 0, pictures, images, alone))
+    (later,) = {each.pack for each in keep(packs, 1, pictures[4:], images, dict.fromkeys(images, (99, "ff" * 16)))}
+    assert later == planned.key, "the next generation finds it there"
+    joined = alone | dict.fromkeys(images[1::2], (0, "ee" * 16))
+    formed = packs.packs_of(keep(packs, 0, pictures, images, joined, {begun.key}))
+    assert {(each.block, each.images) for each in formed} == {
+        (begun.block, begun.images),
+        (planned.block, tuple(images[4::2])),
+        ("ee" * 16, tuple(images[5::2])),
+    }
+    assert planned.key not in packs
+    assert packs.take_superseded() == {planned.key}
+    assert {each.pack for each in keep(packs, 1, pictures, images, {}, {begun.key})} == {each.key for each in formed}
+    assert not packs.take_superseded()
+
+
+def test_a_picture_is_found_in_whatever_pack_lies_there(catalog: Catalog) -> None:
+    """A pack may be made as it was planned before; what was decided then and since finds its pictures there."""
+    sizes: dict[str, int] = {}
+    packs = Packs(catalog, sizes.get)
+    pictures = [one(number) for number in range(130, 138)]
+    images = [image for image, _ in pictures]
+    first = keep(packs, 0, pictures, images, dict.fromkeys(images, (0, "aa" * 16)))
+    blocks = {image: (k % 2, f"{k % 2}e" * 16) for k, image in enumerate(images)}
+    since = packs.kept(0, pictures, images, blocks, set, 1 << 30)
+    assert [packs.located(each) for each in (*first, *since)] == [*first, *since], "nothing lies there"
+    sizes[first[0].pack] = 10
+    packs.forget_superseded(set())
+    found = LocatedPictures({each.video: (each,) for each in since}, packs)
+    assert {image: found[image][0] for image in found} == {each.video: each for each in first}
+    assert found.get("ff" * 16, ()) == ()
+    sizes |= {each.pack: 10 for each in since}
+    assert [packs.located(each) for each in since] == since, "where it was decided, if it lies there"
+
+
+def test_a_generation_needs_no_packs_of_what_an_earlier_one_keeps(catalog: Catalog) -> None:
+    """The newest generation is decided first; what the one before it makes is there by then."""
+    packs = Packs(catalog, lambda _: None)
+    pictures = [one(number) for number in range(120, 124)]
+    images = [image for image, _ in pictures]
+    soon, late = (dict.fromkeys(images, (k, f"{k}{k}" * 16)) for k in (1, 2))
+    (own,) = {each.pack for each in keep(packs, 1, pictures[:2], images, late)}
+    (earlier,) = {each.pack for each in keep(packs, 0, pictures, images, soon)}
+    assert own not in packs
+    assert packs.take_superseded() == {own}
+    assert {each.pack for each in keep(packs, 1, pictures, images, late)} == {earlier}
 
 
 def test_an_image_that_fails_is_packed_alone(catalog: Catalog) -> None:
