@@ -272,7 +272,8 @@ class Packs:
                 covered = {key for key in mine if pictures.issuperset(self._known[key].pictures)}
                 mine -= covered
                 needless |= covered
-        self._superseded |= needless - {each.pack for each in kept}
+        needless -= {each.pack for each in kept}
+        self._superseded |= {key for key in needless if self._size_of(key) is None}
 
     def _those_that_stay(self, wanted: Mapping[str, int], weighed: Set[str]) -> set[str]:
         """Of packs of which so many pictures each were chosen; of other images than those nothing is known."""
