@@ -114,9 +114,8 @@ def _read(setting: Setting, store: Path, tasks: tuple[str, ...]) -> int:
             for _ in cache.materialize():
                 pass
         begun = threading.Event()
-        loaders = {
-            task: cache.loader(task, framework="numpy") for task in (tasks[:1] if setting.how == LATE else tasks)
-        }
+        first = tasks[:1] if setting.how == LATE else tasks
+        loaders = {task: cache.loader(task, framework="numpy") for task in first}
 
         def read(task: str, epoch: int) -> None:
             if task not in loaders:

@@ -73,7 +73,7 @@ class AheadOfTime:
         # Beside readers the dispatcher may never be idle.
         all_made = clips["ready"] + clips["failed"] == sum(len(active.plan) for _, active in self.works)
         over = over or all_made
-        with self.dispatcher.guard():
+        with self.dispatcher.lock:
             from_kept = sum(active.from_kept() for _, active in self.works) if over else 0
         return over, Making(clips, self.predicted, measured, self.dispatcher.tally.failure, from_kept)
 
@@ -105,7 +105,7 @@ def _predict(
 ) -> Forecast:
     total, cost = Forecast(), keeper.cost()
     for group_generation in sorted({work.group_generation for work, _ in works}):
-        with dispatcher.guard():
+        with dispatcher.lock:
             plans = to_come(each for each in works if each[0].group_generation == group_generation)
         total = total.plus(forecast(plans, chosen[group_generation], cost))
     return total

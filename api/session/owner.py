@@ -211,7 +211,7 @@ class Owner:
 
     def _share(self) -> None:
         cache = self.config.cache
-        share_among(self.opened, self.catalog, cache, self._groups, lambda: self.dispatcher_now().guard())
+        share_among(self.opened, self.catalog, cache, self._groups, lambda: self.dispatcher_now().lock)
 
     def join(self, source: ConfigSource | Iterable[ConfigSource], progress: Progress | None = None) -> tuple[str, ...]:
         """See `Cache.join`."""

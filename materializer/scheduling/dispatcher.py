@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
@@ -164,10 +163,6 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._board.withdraw(task_id)
             self.passing.left()
             self._wake()
-
-    def guard(self) -> AbstractContextManager[object]:
-        """The lock that guards all work, for who changes where its rows stand."""
-        return self._board.changed
 
     def making(self) -> set[str]:
         """Content keys of all objects that are being made now."""

@@ -263,7 +263,7 @@ class LookAhead:
         works = self._planned()
         weighed = [(work, self._while_open(task.index_of(work.plan))) for task, work in works]
         dispatcher = self._dispatcher()
-        return self._keeper.decide(weighed, dispatcher.guard, dispatcher.making)
+        return self._keeper.decide(weighed, lambda: dispatcher.lock, dispatcher.making)
 
     def _while_open(self, index_of: Callable[[int], MediaIndex]) -> Callable[[int], MediaIndex]:
         """The same until the cache is closed, which must not wait until many videos were weighed."""

@@ -274,7 +274,7 @@ def test_two_tasks(tmp_path: Path, videos: Path, crop: int) -> None:
 def _needed_by_both(cache: Cache) -> set[str]:
     dispatcher = cache.owner.dispatcher
     assert dispatcher is not None
-    with dispatcher.guard():
+    with dispatcher.lock:
         works = dispatcher.state.ahead
         keys = {key for work in works for _, key in work.next_needed(100)}
         return {key for key in keys if sum(work.uses_to_come(key) > 0 for work in works) > 1}
