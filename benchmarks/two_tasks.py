@@ -134,7 +134,9 @@ def _read(setting: Setting, store: Path, tasks: tuple[str, ...]) -> int:
                     reader.join()
             for reader in readers:
                 reader.join()
-        return cache.owner.dispatcher_now().tally.frames["packets"]
+        dispatcher = cache.owner.dispatcher_now()
+        assert dispatcher.wait_idle(60)  # the last job may not have said yet what it has decoded
+        return dispatcher.tally.frames["packets"]
 
 
 def _configuration(setting: Setting, store: Path, tasks: tuple[str, ...]) -> dict[str, Any]:

@@ -101,7 +101,8 @@ def _show_previews(found: "Outlook", terminal: Terminal) -> None:
     for keep in found.keeps:
         for line in keep_lines(keep):
             terminal.show(line)
-        terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep_rows(keep))
+        if keep.rules:
+            terminal.table(("rule", "keeps", "core seconds, estimated", "against leaves"), keep_rows(keep))
     for number, _ in found.savings:
         terminal.show(f"all tasks together, generation {number}")
         heads = ("", "each clip alone", "each task alone", "together", "saved by sharing")

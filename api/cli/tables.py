@@ -11,7 +11,8 @@ from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.telemetry.stalls import CAUSES
 
 if TYPE_CHECKING:
-    from viewcache.api.preview.plan import Keep, Outlook, Pace, Preview
+    from viewcache.api.preview.keeps import Keep, Pace
+    from viewcache.api.preview.plan import Outlook, Preview
     from viewcache.api.preview.what_if import BudgetOutlook, WhatIf
     from viewcache.api.service.answers import StatsOf
     from viewcache.materializer.planning.sharing import Saving
@@ -88,21 +89,30 @@ def keep_lines(keep: "Keep") -> list[str]:
         f"what is kept, generation {keep.generation}: all clips take up to {size(keep.clip_bytes)}, there is room "
         f"for {size(keep.budget_bytes)}; of {sum(count for _, count in keep.ways)} files: {ways}"
     ]
-    if keep.epoch_s:
+    horizon = keep.horizon
+    if horizon.epoch_s:
         epochs, beside = (
             ", ".join(f"{'' if epoch > 1 else 'epoch '}{epoch}: {duration(s)}" for epoch, s in each)
-            for each in (keep.epoch_s, keep.beside_s)
+            for each in (horizon.epoch_s, horizon.beside_s)
         )
-        pays = "never" if math.isinf(keep.pays_after) else f"after {math.ceil(keep.pays_after)} epochs"
-        without = duration(keep.without_s)
-        lines.append(
-            f"an epoch costs about, in core seconds: {epochs}; {without} without what lasts behind its generation, "
-            f"which pays {pays if keep.pays_after else 'at once'}"
-        )
+        line = f"an epoch costs about, in core seconds: {epochs}"
+        if horizon.without_s is not None:
+            without, pays = duration(horizon.without_s), _pays(horizon.pays_after)
+            line += f"; {without} without what lasts behind its generation, which pays {pays}"
+            if len(horizon.pay_after) > 1:
+                line += f" ({', '.join(f'{name}: {_pays(after)}' for name, after in horizon.pay_after)})"
+        lines.append(line)
         lines.append(f"of these, whatever is kept, for planning, the catalog and handing batches over: {beside}")
     if keep.pace is not None:
         lines.append(_pace_line(keep.pace))
     return lines
+
+
+def _pays(after: float) -> str:
+    """When something pays, in words."""
+    if math.isinf(after):
+        return "never"
+    return f"after {math.ceil(after)} epochs" if after else "at once"
 
 
 def _pace_line(pace: "Pace") -> str:

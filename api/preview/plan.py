@@ -5,14 +5,15 @@ and works while another process trains. What the catalog knows of the videos is 
 looked at, and what is found of them stays in the catalog of a cache that nobody has open.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from viewcache.api.config.load import Config
+from viewcache.api.preview.keeps import Keep, keeps
 from viewcache.api.queries.ask import copy_catalog
 from viewcache.api.text import counted
 from viewcache.catalog import Catalog, records
@@ -22,28 +23,20 @@ from viewcache.errors import BadInput, ViewcacheError
 from viewcache.materializer.choices import BranchType, Media, OnChangedVideo
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.devices import Devices
 from viewcache.materializer.planning.graph import AbstractGraph
-from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.rows import Summary
 from viewcache.materializer.planning.sharing import Saving, count_savings
-from viewcache.materializer.retention.chosen import Chosen, KeepSettings
-from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
 
 __all__ = [
-    "Horizon",
-    "Keep",
     "KindPreview",
     "Outlook",
-    "Pace",
     "Preview",
     "generations_of",
     "graph_lines",
-    "horizon_of",
     "planned_tasks",
     "previews",
 ]
@@ -98,52 +91,6 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How fast what is kept can be read and the rest made, where the devices were profiled."""
-
-    devices: tuple[tuple[str, float], ...]
-    """Each and the bytes a second that it gives: ``source`` for the files, and the tiers."""
-    profiled_at_s: float
-    """When that was measured, in seconds since 1970."""
-    cores: int
-    kept_share: float
-    """Of how many of the videos or images something is kept."""
-    per_s: float
-    """Clips, or images, a second over all epochs that are left, if nobody waits for anything else."""
-    of_images: bool
-    bound_by: tuple[str, ...]
-    """The devices that are busy all the time; ``cores`` if these are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """What is kept of a generation of all tasks when the budget cannot hold every clip (SAND §5.3)."""
-
-    generation: int
-    rule: str
-    """The one that the configuration asks for; ``mix`` and the share if it says that."""
-    clip_bytes: int
-    """Most bytes that all clips take, without those of the epoch that is being read."""
-    budget_bytes: int
-    """For what is kept; the rest of the budget is for what is about to be read."""
-    ways: tuple[tuple[str, int], ...]
-    """What is kept of a video, and of how many."""
-    rules: tuple[tuple[str, int, float], ...]
-    """Every rule with the bytes that it keeps and the core seconds that all epochs to come cost with it, estimated."""
-    epoch_s: tuple[tuple[int, float], ...] = ()
-    """Epoch, from 1, and the core seconds that it costs, all that the cache takes in it: of this generation on average,
-    where what lasts longer is made, and of the tenth and hundredth; empty where no epoch comes behind."""
-    beside_s: tuple[tuple[int, float], ...] = ()
-    """How many of these it costs whatever is kept: planning, the catalog, handing batches over, starting workers."""
-    without_s: float = 0.0
-    """What later epochs would cost if nothing lasted behind its generation."""
-    pays_after: float = 0.0
-    """Epochs after which what lasts has cost less than that; infinite = never."""
-    pace: Pace | None = None
-    """None where no device was profiled on this machine."""
-
-
-@dataclass(frozen=True, slots=True)
 class Outlook:
     """Some generations of all tasks, before anything runs."""
 
@@ -151,7 +98,7 @@ class Outlook:
     savings: tuple[tuple[int, tuple[Saving, ...]], ...]
     """Generation → what sharing saves in it; only where several tasks have it."""
     keeps: tuple[Keep, ...] = ()
-    """Of generations whose clips do not all fit the budget."""
+    """What is kept of each, and what its epochs cost."""
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
@@ -159,7 +106,8 @@ class Outlook:
         keeps = [asdict(each) for each in self.keeps]
         horizon = {}
         if self.keeps:
-            parts = ("epoch_s", self.keeps[0].epoch_s), ("beside_s", self.keeps[0].beside_s)
+            first = self.keeps[0].horizon
+            parts = ("epoch_s", first.epoch_s), ("beside_s", first.beside_s)
             horizon = {name: {str(epoch): s for epoch, s in part} for name, part in parts}
         tasks = [task.as_dict() for task in self.tasks]
         return {"tasks": tasks, "together": together, "keeps": keeps, "horizon": horizon}
@@ -191,7 +139,7 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         opened = list(tasks)
         for (task, *_), share in zip(opened, shares([task for task, *_ in opened]), strict=True):
             task.share(share)
-        keeps = tuple(_keeps(config, [task for task, *_ in opened], numbers, opened[0][1])) if opened else ()
+        kept = tuple(keeps(config, [task for task, *_ in opened], numbers, opened[0][1])) if opened else ()
         for task, catalog, warnings in opened:
             mine = [number for number in numbers if 0 <= number <= task.last_generation()]
             found += [_preview(config, task, number, catalog, warnings) for number in mine]
@@ -205,80 +153,7 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         k = config.cache.epochs_per_generation
         last = generations_of(config, None)[-1]
         raise BadInput(f"generation {numbers[0]}: the tasks have generations 0 to {last}, of {k} epochs each")
-    return Outlook(tuple(found), tuple(savings), keeps)
-
-
-def _keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog: Catalog) -> Iterator[Keep]:
-    """Decide what is kept of some generations, on a catalog that is thrown away."""
-    for number in numbers:
-        having = [task for task in tasks if 0 <= number <= task.last_generation()]
-        works = [(task.generation(number), task) for task in having]
-        keeper = Keeper(catalog, KeepSettings.of(config.cache), lambda _: None)
-        keeper.decide([(work, task.index_of(work.plan)) for work, task in works], nullcontext)
-        for group_generation in sorted({work.group_generation for work, _ in works}):
-            chosen = keeper.chosen(group_generation)
-            if chosen is not None:
-                rule, found = config.cache.keep.value, chosen.rivals()
-                if config.cache.mix is not None:
-                    rule = f"mix {config.cache.mix:g}"
-                    found[rule] = chosen.choice
-                rules = tuple((name, each.bytes, each.cost_s) for name, each in found.items())
-                ways = tuple(chosen.ways().items())
-                sizes = chosen.clip_bytes, chosen.budget_bytes
-                horizon = horizon_of(chosen, having)
-                mine = [work.plan for work, _ in works if work.group_generation == group_generation]
-                pace = _pace(chosen, mine, keeper.cost().devices)
-                yield Keep(
-                    number,
-                    rule,
-                    *sizes,
-                    ways,
-                    rules,
-                    horizon.epoch_s,
-                    horizon.beside_s,
-                    horizon.without_s,
-                    horizon.pays_after,
-                    pace,
-                )
-
-
-def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], devices: Devices) -> Pace | None:
-    """How fast some plans are read; None where no device was profiled."""
-    times = chosen.times()
-    if not devices.bytes_per_s or not times.seconds:
-        return None
-    return Pace(
-        devices=tuple(sorted(devices.bytes_per_s.items())),
-        profiled_at_s=devices.at_s,
-        cores=chosen.weighed.options.cores,
-        kept_share=chosen.kept_share,
-        per_s=sum(map(len, plans)) * (1 + chosen.later) / times.seconds,
-        of_images=all(plan.blocks is not None for plan in plans),
-        bound_by=times.bound_by,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Horizon:
-    """What an epoch costs by and by; fields as in `Keep`."""
-
-    epoch_s: tuple[tuple[int, float], ...] = ()
-    beside_s: tuple[tuple[int, float], ...] = ()
-    without_s: float = 0.0
-    pays_after: float = 0.0
-
-
-def horizon_of(chosen: Chosen, tasks: Sequence[Task]) -> Horizon:
-    """What an epoch costs by and by with what was chosen; nothing is said where no epoch comes behind."""
-    costs = chosen.epoch_costs()
-    if costs is None:
-        return Horizon()
-    last = max(task.spec.epochs for task in tasks)
-    later = [epoch for epoch in (10, 100) if chosen.epochs < epoch <= last]
-    beside = (1, costs.now_beside_s), *((epoch, costs.later_beside_s) for epoch in later)
-    kept = costs.now_s, *(costs.later_s for _ in later)
-    epochs = tuple((epoch, kept_s + beside_s) for kept_s, (epoch, beside_s) in zip(kept, beside, strict=True))
-    return Horizon(epochs, beside, costs.without_s + costs.later_beside_s, costs.pays_after)
+    return Outlook(tuple(found), tuple(savings), kept)
 
 
 @contextmanager

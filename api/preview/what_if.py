@@ -13,7 +13,8 @@ import numpy as np
 
 from viewcache.api.config.load import Config
 from viewcache.api.config.values import parse_size
-from viewcache.api.preview.plan import horizon_of, planned_tasks
+from viewcache.api.preview.keeps import horizon_of
+from viewcache.api.preview.plan import planned_tasks
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, BudgetTooSmall, Full
 from viewcache.materializer.dataset.listing import Progress
@@ -90,7 +91,7 @@ class BudgetOutlook:
     kept: str = ""
     """What is kept of the first generation, and of how many videos."""
     epoch_s: Mapping[int, float] = field(default_factory=dict)
-    """Epoch, from 1 → core seconds that one like it costs, as `Keep.epoch_s`."""
+    """Epoch, from 1 → core seconds that one like it costs, as `Horizon.epoch_s`."""
     hit_rates: tuple[float, ...] = ()
     """Of each epoch."""
     stalls: tuple[float, ...] = ()
@@ -291,7 +292,7 @@ def _outlook(budget: int, tasks: Sequence[Task], under: Callable[[int], Figures]
 
 
 def _epoch_s(tasks: Sequence[Task], keep: KeepSettings, cost: CostModel) -> dict[int, float]:
-    """What an epoch costs by and by with what is chosen for the first generation; nothing where none comes behind."""
+    """What an epoch costs by and by with what is chosen for the first generation."""
     plans = to_come([(active, task.index_of(active.plan)) for task in tasks for active in [task.generation(0)]])
     free = free_bytes_for([each.plan for each in plans], keep.local_bytes())
     chosen = choose(plans, cost, keep, free, tells=True)

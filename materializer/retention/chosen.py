@@ -18,7 +18,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.balance import RULES, Times, times_of
-from viewcache.materializer.retention.choice import Options, WayChoice
+from viewcache.materializer.retention.choice import Options, WayChoice, taken
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.fixed_share import keep_share
 from viewcache.materializer.retention.horizon import generations_later, may_last
@@ -129,6 +129,8 @@ class EpochCosts:
     batches over, and the start of workers if a training begins with it."""
     later_beside_s: float = 0.0
     """Of every generation behind it."""
+    pay_after: Mapping[str, float] = field(default_factory=dict)
+    """The same as ``pays_after`` of the videos of which each of what lasts is kept, by its name in `Chosen.ways`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,15 +220,23 @@ class Chosen:
         passing = [k for k, way in enumerate(self.weighed.ways[:plain]) if not way.lasts]
         others = options.only(passing)
         rival = np.array(passing)[RULES[self.rule](others, self.budget_bytes).option]
-        later, rival_later = (float(again_s[video, each].sum()) for each in (self.choice.option, rival))
+        later, rival_later = (again_s[video, each] for each in (self.choice.option, rival))
         now, rival_now = (
-            float(options.cost_s[video, each].sum()) - self.later * other
+            options.cost_s[video, each] - self.later * other
             for each, other in ((self.choice.option, later), (rival, rival_later))
         )
-        saved, k = (rival_later - later) / self.epochs, self.epochs
-        pays_after = 0.0 if now <= rival_now else k + (now - rival_now) / saved if saved > 0 else math.inf
-        now_beside_s, later_beside_s = (each / k for each in self.beside_s)
-        return EpochCosts(now / k, later / k, rival_later / k, pays_after, now_beside_s, later_beside_s)
+        k = self.epochs
+
+        def pays_after(mine: NDArray[np.bool_]) -> float:
+            more, saved = float((now - rival_now)[mine].sum()), float((rival_later - later)[mine].sum()) / k
+            return 0.0 if more <= 0 else k + more / saved if saved > 0 else math.inf
+
+        names = self._names()
+        lasting = {names[each] for each in np.unique(self.choice.option) if self.weighed.ways[each].lasts}
+        each_after = {name: pays_after(np.array(names)[self.choice.option] == name) for name in sorted(lasting)}
+        now_s, later_s, without_s = (float(each.sum()) / k for each in (now, later, rival_later))
+        beside_s, later_beside_s = (each / k for each in self.beside_s)
+        return EpochCosts(now_s, later_s, without_s, pays_after(video >= 0), beside_s, later_beside_s, each_after)
 
     @property
     def lasts(self) -> bool:
@@ -273,12 +283,17 @@ class Chosen:
 
     def ways(self) -> dict[str, int]:
         """What is kept of a video → of how many; the videos of which all clips are kept first."""
-        names = [_named(way, len(self.weighed.kinds)) for way in self.weighed.ways]
-        for k in range(self.weighed.plain, len(names) if self.weighed.plain else 0):
-            names[k] = _FILE if names[k] == _NAMES[None] else f"{names[k]} and {_FILE}"
+        names = self._names()
         order = [self.weighed.options.leaf, *range(len(names))]
         counts = np.bincount(self.choice.option, minlength=len(names)).tolist()
         return {names[each]: counts[each] for each in order if counts[each]}
+
+    def _names(self) -> list[str]:
+        """Of each way."""
+        names = [_named(way, len(self.weighed.kinds)) for way in self.weighed.ways]
+        for k in range(self.weighed.plain, len(names) if self.weighed.plain else 0):
+            names[k] = _FILE if names[k] == _NAMES[None] else f"{names[k]} and {_FILE}"
+        return names
 
     def describe(self) -> str:
         """What is kept, in words."""
@@ -324,7 +339,7 @@ def choose(
         densities: what packed pictures of each video took.
         average: of what a generation costs, see `weigh`.
         has: whether an object lies in the store, by its content key.
-        tells: say what it costs too where every clip is kept, as long as epochs come behind.
+        tells: say what it costs too where every clip is kept.
     """
     budget = settings.budget_bytes - free_bytes
     later = [each.rows & (each.plan.epoch > each.plan.epoch[each.rows].min(initial=_NEVER)) for each in plans]
@@ -338,7 +353,7 @@ def choose(
     # Where a device has a price, a clip that is made ahead may cost more than one that is not.
     priced = bool(cost.devices.bytes_per_s)
     asked = (priced or settings.is_stated) and any(each.rows.any() for each in plans)
-    if total <= budget and not lasts and not of_images and not asked:
+    if total <= budget and not (lasts or of_images or asked or tells):
         return None
     parts = settings.part_bytes if lasts else 0
     weighed = weigh(
@@ -382,7 +397,10 @@ def choose(
     # Also where every clip is kept, how it is packed depends on whether the disk is waited for.
     if asked and (choice.device_price or (choice.option != weighed.options.leaf).any()):
         return chosen
-    return None if total <= budget and not chosen.lasts and not tells and not of_images else chosen
+    if total > budget or chosen.lasts or of_images:
+        return chosen
+    every_clip = np.full(len(choice.option), weighed.options.leaf, np.int64)
+    return replace(chosen, choice=taken(weighed.options, every_clip, budget)) if tells else None
 
 
 def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:

@@ -258,6 +258,23 @@ def test_plan_compares_budgets(site: Site) -> None:
     assert not site.store.exists()
 
 
+def test_plan_says_what_an_epoch_costs(site: Site) -> None:
+    """Also where all clips fit and no epoch comes behind; then nothing lasts, and no rules are compared."""
+    text = site.run("plan", "train.yaml")
+    assert ": all clips of " in text
+    assert "an epoch costs about, in core seconds: epoch 1: " in text
+    assert "which pays" not in text
+    found = site.json("plan", "train.yaml")
+    (keep,) = found["keeps"]
+    assert (keep["rule"], keep["rules"], keep["horizon"]["without_s"]) == ("", [], None)
+    assert found["horizon"]["epoch_s"]["1"] > found["horizon"]["beside_s"]["1"] > 0
+    site.edit("  epochs: 2", "  epochs: 40")
+    (long,) = site.json("plan", "train.yaml")["keeps"]
+    assert [epoch for epoch, _ in long["horizon"]["epoch_s"]] == [1, 10]
+    assert long["horizon"]["without_s"] > 0
+    assert {name for name, _ in long["horizon"]["pay_after"]} <= {what for what, _ in long["ways"]}
+
+
 def test_plan_says_what_binds(made: Site) -> None:
     """What devices and cores give together is said where the devices were profiled, on this machine and no other."""
     made.edit("  epochs: 2", "  epochs: 40")

@@ -95,6 +95,11 @@ def test_a_longer_look_never_costs_more(share: float) -> None:
     if share >= 0.3:
         assert costs.later_s < 0.7 * costs.without_s
         assert costs.pays_after < 50
+    lasting = {way.lasts for way in found.way_of().values()}
+    assert bool(costs.pay_after) == (True in lasting)
+    assert costs.pay_after.keys() <= found.ways().keys()
+    if len(costs.pay_after) == 1 and lasting == {True}:
+        assert [*costs.pay_after.values()] == [costs.pays_after]
 
 
 def test_what_is_spent_whatever_is_kept_is_told_apart() -> None:

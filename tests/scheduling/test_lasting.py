@@ -103,7 +103,7 @@ def test_what_epochs_are_expected_to_cost_is_what_is_worked(tmp_path: Path, vide
     settings = {"budget": 3_000_000, "epochs_per_generation": 2}
     one = config(tmp_path, videos, cache=settings, sampling=sampling, epochs=EPOCHS)
     (keep,) = previews(load(one), [0]).keeps
-    beside, cost = dict(keep.beside_s), dict(keep.epoch_s)
+    beside, cost = dict(keep.horizon.beside_s), dict(keep.horizon.epoch_s)
     assert list(cost) == list(beside) == [1, 10]
     batches = 2  # in an epoch; a generation has fewer than a beginning
     assert beside == pytest.approx({1: BEGIN_S / 2, 10: batches * BATCH_S})
