@@ -1,4 +1,4 @@
-"""The command that writes a configuration for a folder of videos: init."""
+"""The command that writes a configuration for a folder of videos or images: init."""
 
 import argparse
 from pathlib import Path
@@ -15,8 +15,8 @@ __all__ = ["add_commands"]
 
 def add_commands(commands: "Commands") -> None:
     """Describe this command to the parser."""
-    init = commands.add_parser("init", help="write a commented configuration for a folder of videos, to begin with")
-    init.add_argument("folder", metavar="FOLDER", help="where the videos are, in subfolders too")
+    init = commands.add_parser("init", help="write a commented configuration for a folder of videos or images")
+    init.add_argument("folder", metavar="FOLDER", help="where the videos or images are, in subfolders too")
     init.add_argument("-o", "--out", metavar="FILE", help="the file to write (default viewcache.yaml)")
     init.add_argument("--dry-run", action="store_true", help="print it, write nothing")
     init.add_argument("--json", action="store_true", help="what was found and chosen as JSON")
@@ -40,7 +40,7 @@ def _init(arguments: argparse.Namespace, terminal: Terminal) -> int:
             {
                 "file": str(file),
                 "dry_run": arguments.dry_run,
-                "videos": len(made.looked.paths),
+                f"{made.looked.media}s": len(made.looked.paths),
                 "looked_at": made.looked.looked_at,
                 "bad": list(made.looked.bad),
                 "labels": made.labels.source or None,
@@ -53,7 +53,7 @@ def _init(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.say(f"note: {note}")
     if not arguments.dry_run:
         name = "" if arguments.out is None else f" {file}"
-        terminal.say(f"written for {counted(len(made.looked.paths), 'video')}. What to do next:")
+        terminal.say(f"written for {counted(len(made.looked.paths), made.looked.media)}. What to do next:")
         for command, why in (
             (f"plan{name}", "what would be made, how large and how long"),
             (f"show{name}", "a picture of the first batch"),

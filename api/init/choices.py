@@ -1,4 +1,4 @@
-"""The values that fit the videos of a folder: nine of ten are as long as a clip, and the smallest fills the crop."""
+"""The values that fit the files of a folder: nine of ten videos are as long as a clip, the smallest fills the crop."""
 
 import math
 import shutil
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from viewcache.api.init.looking import Looked
+from viewcache.materializer.choices import Media
 
 __all__ = ["Chosen", "choose"]
 
@@ -19,9 +20,9 @@ CLIP_S, FPS = 2.5, 12.0
 """Of a clip by time, where the videos allow it."""
 ALIKE = 1.05
 """Rates whose ratio is at most this count as one."""
-BATCH = 8
-"""Videos."""
-EPOCHS, GENERATION = 10, 5
+BATCH, IMAGES = 8, 64
+"""Videos, or images, in a batch."""
+EPOCHS, EPOCHS_OF_IMAGES, GENERATION = 10, 90, 5
 ROOM = 1.25
 """Budget for each byte of clips."""
 
@@ -42,9 +43,12 @@ class Chosen:
     shorter: int
     """Videos among those looked into that are shorter than a clip."""
     batch: int
-    """Videos in a batch."""
+    """Videos or images in a batch."""
+    is_all: bool
+    """Whether there are no more."""
+    epochs: int
     need_bytes: int
-    """Of the clips of a generation."""
+    """Of the clips of a generation, or of all resized images."""
     budget_bytes: int
     free_bytes: int
     """On the disk of the store."""
@@ -57,9 +61,15 @@ def choose(looked: Looked, store: Path) -> Chosen:
         looked: what lies in the folder.
         store: where clips will lie; of its disk the budget takes half of what is free, at the most.
     """
+    short_side, crop = _sides(min(min(facts.shown_size) for facts in looked.facts))
+    if looked.media == Media.IMAGE:
+        sizes = (facts.shown_size for facts in looked.facts)
+        picture = 3 * short_side**2 * sum(max(each) / min(each) for each in sizes) / len(looked.facts)
+        need = int(picture * len(looked.paths))
+        return Chosen(
+            short_side, crop, 1, 1, 0.0, 0.0, 0, *_batch(looked, IMAGES), EPOCHS_OF_IMAGES, *_room(need, store)
+        )
     rates = [facts.fps for facts in looked.facts]
-    smallest = min(min(facts.shown_size) for facts in looked.facts)
-    short_side, crop = _sides(smallest)
     if max(rates) > ALIKE * min(rates):
         fps, clip_s = _by_time(min(rates), _decile([facts.duration_s for facts in looked.facts]))
         frames, stride = max(1, math.floor(clip_s * fps + 1e-6)), 0
@@ -69,10 +79,20 @@ def choose(looked: Looked, store: Path) -> Chosen:
         fps, clip_s = 0.0, 0.0
         shorter = sum(facts.frames < (frames - 1) * stride + 1 for facts in looked.facts)
     need = frames * 3 * crop * crop * len(looked.paths) * GENERATION
+    clip = frames, stride, fps, clip_s, shorter
+    return Chosen(short_side, crop, *clip, *_batch(looked, BATCH), EPOCHS, *_room(need, store))
+
+
+def _batch(looked: Looked, most: int) -> tuple[int, bool]:
+    """How many files a batch has, and whether these are all."""
+    there = len(looked.paths) - len(looked.bad)
+    return min(most, there), there < most
+
+
+def _room(need: int, store: Path) -> tuple[int, int, int]:
+    """Bytes that are needed, those of the budget, and those that are free."""
     free = shutil.disk_usage(store).free
-    budget = max(min(_rounded(int(need * ROOM)), free // 2 // 10**6 * 10**6), 10**6)
-    batch = min(BATCH, len(looked.paths) - len(looked.bad))
-    return Chosen(short_side, crop, frames, stride, fps, clip_s, shorter, batch, need, budget, free)
+    return need, max(min(_rounded(int(need * ROOM)), free // 2 // 10**6 * 10**6), 10**6), free
 
 
 def _sides(smallest: int) -> tuple[int, int]:

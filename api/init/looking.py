@@ -1,16 +1,16 @@
-"""The videos of a folder in numbers: all are listed, and the headers of some are read, in processes with limits."""
+"""The videos or images of a folder in numbers: all are listed, the headers of some are read, by limited processes."""
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from viewcache.errors import BadInput, BadVideo, NotFound
-from viewcache.materializer.choices import ProbeMode
+from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.discover import discover
-from viewcache.materializer.dataset.listed import Found
+from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.scan import scan
 from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.spec import DatasetSpec
@@ -18,7 +18,7 @@ from viewcache.materializer.spec import DatasetSpec
 __all__ = ["Looked", "look"]
 
 MOST_FILES = 128
-"""Headers that are read; of more videos they are evenly chosen from the sorted list."""
+"""Headers that are read; of more files they are evenly chosen from the sorted list."""
 MOST_S = 30.0
 """Until no further header is waited for: files other than MP4 are read whole."""
 
@@ -29,11 +29,12 @@ class Looked:
 
     folder: Path
     paths: tuple[str, ...]
-    """Of all videos, below the folder, sorted."""
+    """Of all files, below the folder, sorted."""
     facts: tuple[VideoFacts, ...]
     """Of those that were looked into and can be decoded."""
     bad: tuple[str, ...]
     """Why the others of them cannot."""
+    media: Media = Media.VIDEO
 
     @property
     def looked_at(self) -> int:
@@ -54,12 +55,12 @@ def look(folder: str, progress: Callable[[int, int, str], None]) -> Looked:
         progress: called with (done, in all, name).
 
     Raises:
-        NotFound: there is no such folder, or no video in it.
+        NotFound: there is no such folder, or neither a video nor an image in it.
         BadInput: it is a URL, a file, or cannot be read.
-        BadVideo: none of the videos that were looked into can be decoded.
+        BadVideo: none of the files that were looked into can be decoded.
     """
     _check(folder)
-    files = discover(os.path.abspath(folder))
+    files, media = _listed(os.path.abspath(folder))
     chosen = _spread(files, MOST_FILES)
     bad = [f"{file.path} {file.problem}" for file in chosen if file.problem]
     facts: list[VideoFacts] = []
@@ -75,8 +76,18 @@ def look(folder: str, progress: Callable[[int, int, str], None]) -> Looked:
             if facts and time.monotonic() > until:
                 break
     if not facts:
-        raise BadVideo(f"{folder}: none of the {len(bad)} videos that were looked into can be decoded; {bad[0]}")
-    return Looked(Path(os.path.abspath(folder)), tuple(file.path for file in files), tuple(facts), tuple(bad))
+        raise BadVideo(f"{folder}: none of the {len(bad)} {media}s that were looked into can be decoded; {bad[0]}")
+    return Looked(Path(os.path.abspath(folder)), tuple(file.path for file in files), tuple(facts), tuple(bad), media)
+
+
+def _listed(folder: str) -> tuple[Listed, Media]:
+    """The videos of a folder; its images if it has none."""
+    try:
+        return discover(folder), Media.VIDEO
+    except NotFound:
+        with suppress(NotFound):
+            return discover(folder, media=Media.IMAGE), Media.IMAGE
+        raise
 
 
 def _check(folder: str) -> None:
@@ -91,7 +102,7 @@ def _check(folder: str) -> None:
     except FileNotFoundError as missing:
         raise NotFound(f"{folder}: there is no such folder") from missing
     except NotADirectoryError as file:
-        raise BadInput(f"{folder} is a file; init takes the folder that the videos lie in") from file
+        raise BadInput(f"{folder} is a file; init takes the folder that videos or images lie in") from file
     except OSError as error:
         raise BadInput(f"{folder} cannot be read: {error.strerror}; see to its permissions") from error
 

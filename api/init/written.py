@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from viewcache.api.init.choices import BATCH, EPOCHS, GENERATION, Chosen, choose
+from viewcache.api.init.choices import GENERATION, Chosen, choose
 from viewcache.api.init.labels import Labels, find_labels, is_split
 from viewcache.api.init.looking import Looked, look
 from viewcache.api.text import Bar, counted, size
 from viewcache.errors import BadInput, Broken
+from viewcache.materializer.choices import Media
 
 __all__ = ["Initial", "initial", "write_new"]
 
@@ -37,14 +38,14 @@ def initial(folder: str, file: Path, bar: Bar) -> Initial:
     """Look into a folder and say what fits it.
 
     Args:
-        folder: where the videos are.
+        folder: where the videos or images are.
         file: where the configuration will be: paths are seen from its folder.
         bar: told how far looking is.
 
     Raises:
-        NotFound: there is no such folder, or no video in it.
+        NotFound: there is no such folder, or neither a video nor an image in it.
         BadInput: it is a URL, a file, or cannot be read; or ``file`` has no folder.
-        BadVideo: none of the videos that were looked into can be decoded.
+        BadVideo: none of the files that were looked into can be decoded.
     """
     home = Path(os.path.abspath(file)).parent
     if not home.is_dir():
@@ -75,12 +76,12 @@ def write_new(file: Path, text: str) -> None:
 def _notes(looked: Looked) -> Iterator[str]:
     if not looked.is_whole:
         yield (
-            f"looked into {looked.looked_at} of {len(looked.paths)} videos, evenly chosen; `viewcache lint --scan` "
-            "looks at all"
+            f"looked into {looked.looked_at} of {len(looked.paths)} {looked.media}s, evenly chosen; "
+            "`viewcache lint --scan` looks at all"
         )
     if looked.bad:
         more = f", and {len(looked.bad) - 1} more" if len(looked.bad) > 1 else ""
-        yield f"left out by on_bad_video: skip: {looked.bad[0]}{more}"
+        yield f"left out by on_bad_{looked.media}: skip: {looked.bad[0]}{more}"
     if is_split(looked.paths):
         yield "its folders look like parts of a dataset: run init on the one for training, and on the other with -o"
 
@@ -91,19 +92,26 @@ def _lines(looked: Looked, labels: Labels, chosen: Chosen, home: Path) -> Iterat
     yield "cache:"
     yield from _key("store", STORE, "what is made lies in this folder beside this file; it may be deleted at any time")
     free = f"{size(chosen.free_bytes)} are free here"
+    kept = "resized images" if looked.media == Media.IMAGE else f"clips of {GENERATION} epochs"
     if chosen.budget_bytes < chosen.need_bytes:
-        why = f"half of what is free ({free}); all clips of {GENERATION} epochs would take {size(chosen.need_bytes)}"
+        why = f"half of what is free ({free}); all {kept} would take {size(chosen.need_bytes)}"
     else:
-        why = f"the clips of {GENERATION} epochs take up to {size(chosen.need_bytes)}; {free}"
+        why = f"the {kept} take up to {size(chosen.need_bytes)}; {free}"
     yield from _key("budget", _bytes(chosen.budget_bytes), f"most bytes of it: {why}")
     yield from _key("epochs_per_generation", GENERATION, "epochs that are planned, and decoded for, at once")
     yield "dataset:"
     yield from _key("tag", "train", "the task's name: view://train/..., cache.loader('train')")
-    yield from _key("input_source", "file", "the videos that are there now; `streaming` is for a folder that grows")
+    yield from _key(
+        "input_source", "file", f"the {looked.media}s that are there now; `streaming` is for a folder that grows"
+    )
     path = _seen_from(looked.folder, home)
-    yield from _key("video_dataset_path", path, f"{counted(len(looked.paths), 'video')}, in subfolders too")
+    yield from _key(
+        f"{looked.media}_dataset_path", path, f"{counted(len(looked.paths), looked.media)}, in subfolders too"
+    )
     yield from _label_lines(looked, labels, home)
-    yield from _key("epochs", EPOCHS, "how often training reads each video; may be changed at any time")
+    yield from _key(
+        "epochs", chosen.epochs, f"how often training reads each {looked.media}; may be changed at any time"
+    )
     yield from _policy_lines(looked, chosen)
     yield from _sampling_lines(looked, chosen)
     yield from _step_lines(looked, chosen)
@@ -115,6 +123,9 @@ def _about(looked: Looked) -> str:
     lengths = sorted(each.duration_s for each in facts)
     sizes = sorted(((h * w, f"{w}x{h}") for h, w in (each.shown_size for each in facts)))
     part = "all" if looked.is_whole else f"{looked.looked_at} evenly chosen"
+    if looked.media == Media.IMAGE:
+        pixels = _range(sizes[0][1], sizes[-1][1])
+        return f"by the headers of {part} of {counted(len(looked.paths), 'image')}, which have {pixels} pixels."
     return (
         f"by the headers of {part} of {counted(len(looked.paths), 'video')}, which have "
         f"{_range(f'{rates[0]:g}', f'{rates[-1]:g}')} frames a second and {_range(sizes[0][1], sizes[-1][1])} pixels, "
@@ -128,13 +139,15 @@ def _range(low: str, high: str) -> str:
 
 def _label_lines(looked: Looked, labels: Labels, home: Path) -> Iterator[str]:
     if labels.source == "folders":
-        why = f"the folder that a video lies in is its class: {labels.classes} classes"
+        one = "an image" if looked.media == Media.IMAGE else "a video"
+        why = f"the folder that {one} lies in is its class: {labels.classes} classes"
         yield from _key("labels", "folders", why)
     elif labels.source:
-        of_all = f"names {labels.named} of {len(looked.paths)} videos"
+        of_all = f"names {labels.named} of {len(looked.paths)} {looked.media}s"
         more = f"; its columns {', '.join(map(json.dumps, labels.others))} can be queried" if labels.others else ""
         yield from _key("labels", _seen_from(Path(labels.source), home), f"a table that {of_all}{more}")
-        yield from _key("label_video_column", labels.video_column, "which of its columns names the video")
+        why = f"which of its columns names the {looked.media}"
+        yield from _key(f"label_{looked.media}_column", labels.video_column, why)
         if labels.label_column:
             yield from _key("label_column", labels.label_column, f"the class: {labels.classes} different values")
         else:
@@ -145,13 +158,16 @@ def _label_lines(looked: Looked, labels: Labels, home: Path) -> Iterator[str]:
 
 
 def _policy_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
+    on_bad = f"on_bad_{looked.media}"
     if looked.bad:
         why = f"{len(looked.bad)} of {looked.looked_at} cannot be decoded and are left out; `raise` makes it an error"
-        yield from _key("on_bad_video", "skip", why)
+        yield from _key(on_bad, "skip", why)
     elif not looked.is_whole:
-        yield from _key("on_bad_video", "skip", "not every video was looked into; `raise` makes a bad one an error")
+        yield from _key(on_bad, "skip", f"not every {looked.media} was looked into; `raise` makes a bad one an error")
     else:
-        yield from _key("on_bad_video", "raise", "no bad one was found: a new one is told; `skip` leaves it out")
+        yield from _key(on_bad, "raise", "no bad one was found: a new one is told; `skip` leaves it out")
+    if looked.media == Media.IMAGE:
+        return
     if chosen.shorter:
         why = f"{chosen.shorter} of {len(looked.facts)} videos are shorter than a clip and repeat their last frame"
     else:
@@ -161,8 +177,10 @@ def _policy_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
 
 def _sampling_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
     yield "  sampling:"
-    why = "videos in a batch" + (": all there are" if chosen.batch < BATCH else "")
-    yield from _key("videos_per_batch", chosen.batch, why, 4)
+    why = f"{looked.media}s in a batch" + (": all there are" if chosen.is_all else "")
+    yield from _key(f"{looked.media}s_per_batch", chosen.batch, why, 4)
+    if looked.media == Media.IMAGE:
+        return
     if chosen.fps:
         yield from _key("clip_seconds", f"{chosen.clip_s:g}", "of a clip; nine of ten videos are as long", 4)
         yield from _key("fps", f"{chosen.fps:g}", "of a clip, as rates differ; the slowest video has as many", 4)
@@ -174,6 +192,7 @@ def _sampling_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
 
 def _step_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
     smallest = min(min(each.shown_size) for each in looked.facts)
+    things = "pictures" if looked.media == Media.IMAGE else "clips"
     yield "  augmentation:"
     for name, inputs, outputs in (("resize", "frame", "a0"), ("crop", "a0", "a1")):
         yield f"  - name: {name}"
@@ -182,13 +201,15 @@ def _step_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
         yield f"    outputs: [{outputs}]"
         yield "    config:"
         if name == "resize":
-            why = f"the smallest video's short side is {smallest}"
+            why = f"the smallest {looked.media}'s short side is {smallest}"
             yield from _item(f"resize: {{short_side: {chosen.short_side}}}", why)
         else:
             yield from _item(
                 f"random_crop: {{shape: [{chosen.crop}, {chosen.crop}]}}", "what a model gets: height, width"
             )
-            yield from _item("flip: {flip_prob: 0.5}", "half of the clips; leave it out where left and right matter")
+            yield from _item(
+                "flip: {flip_prob: 0.5}", f"half of the {things}; leave it out where left and right matter"
+            )
 
 
 def _key(name: str, value: object, why: str, indent: int = 2) -> Iterator[str]:

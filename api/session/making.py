@@ -9,6 +9,7 @@ from viewcache.materializer.gate import Gate
 from viewcache.materializer.retention.chosen import Chosen, IndexOf, to_come
 from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.retention.ways import Way, are_images
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.look_ahead import LookAhead, Planned
@@ -103,9 +104,15 @@ def _predict(
     keeper: Keeper,
     dispatcher: Dispatcher,
 ) -> Forecast:
-    total, cost = Forecast(), keeper.cost()
+    total, cost, made = Forecast(), keeper.cost(), dict[str, Way]()
     for group_generation in sorted({work.group_generation for work, _ in works}):
         with dispatcher.lock:
             plans = to_come(each for each in works if each[0].group_generation == group_generation)
-        total = total.plus(forecast(plans, chosen[group_generation], cost))
+        mine = chosen[group_generation]
+        total = total.plus(forecast(plans, mine, cost, made))
+        if mine is not None:
+            ways = mine.way_of()
+            is_image = are_images(plans, [*ways]).tolist()  # whose kept picture is one, however long it was to last
+            of_both = zip(ways.items(), is_image, strict=True)
+            made |= {key: way for (key, way), one in of_both if way.intermediate is not None and (way.lasts or one)}
     return total

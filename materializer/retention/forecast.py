@@ -1,7 +1,8 @@
 """What making ahead will take, before it runs; afterwards it stands beside what was measured."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.sharing import sample_of_videos
 from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.options import weigh
-from viewcache.materializer.retention.ways import ToCome
+from viewcache.materializer.retention.ways import ToCome, Way
 
 __all__ = ["Forecast", "forecast"]
 
@@ -43,13 +44,16 @@ class Forecast:
         return Forecast(*(getattr(self, name) - getattr(other, name) for name in self.__slots__))
 
 
-def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) -> Forecast:
+def forecast(
+    plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel, before: Mapping[str, Way] = MappingProxyType({})
+) -> Forecast:
     """Predict what making the clips of one generation of all tasks takes, each video decoded once.
 
     Args:
         plans: one generation of each task.
         chosen: what is kept of it; None = every clip.
         cost: seconds of each kind of work.
+        before: what generations before this one have made of videos, by content key, and is of use in this one.
     """
     plans, share = _sample(plans)
     if not any(each.rows.any() for each in plans):
@@ -57,13 +61,16 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
     most = 0 if chosen is None else 1 << 62
     weighed = weigh(plans, cost, most_bytes=most, part_bytes=0 if chosen is None else chosen.part_bytes)
     missing, once, intermediates = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
+    is_there = np.zeros(len(weighed.videos), np.bool_)
     if chosen is not None:
         options = dict(zip(chosen.weighed.videos, chosen.choice.option.tolist(), strict=True))
         option = np.array([options[video] for video in weighed.videos]) % len(weighed.ways)
         kept = np.array([way.kept for way in weighed.ways])[option]
         missing = np.where(np.arange(len(weighed.kinds)) < kept[:, None], missing, 0)
-        intermediates = once.intermediate_bytes[np.arange(len(option)), option]
-    decoded = (missing.sum(axis=1) > 0) | (intermediates > 0)
+        ways = zip(weighed.videos, map(weighed.ways.__getitem__, option.tolist()), strict=True)
+        is_there = np.array([before.get(key) == way or _lies(chosen, key, way) for key, way in ways], np.bool_)
+        intermediates = np.where(is_there, 0, once.intermediate_bytes[np.arange(len(option)), option])
+    decoded = ~is_there & ((missing.sum(axis=1) > 0) | (intermediates > 0))
     packets, frames = np.where(decoded, once.packets, 0), np.where(decoded, once.frames, 0)
     if chosen is not None and weighed.lasting is not None:  # then all that clips can have is decoded
         whole = np.array([way.lasts for way in weighed.ways])[option] & (intermediates > 0)
@@ -82,6 +89,11 @@ def forecast(plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel) ->
         store_s=size * cost.store_s_per_byte,
     )
     return Forecast(*(getattr(found, name) / share for name in Forecast.__slots__))
+
+
+def _lies(chosen: Chosen, video: str, way: Way) -> bool:
+    """Whether what is kept of a video lies in the store already, so that its clips are made from that."""
+    return any(each.made and each.way == way for each in chosen.weighed.lying.get(video, ()))
 
 
 def _sample(plans: Sequence[ToCome]) -> tuple[list[ToCome], float]:

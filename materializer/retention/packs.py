@@ -81,7 +81,7 @@ class LocatedPictures(Mapping[str, tuple[IntermediateObject, ...]]):
 
 
 class Packs:
-    """The packs of one cache. Not thread-safe: the keeper's lock guards it."""
+    """The packs of one cache. Not thread-safe but for what says so: the keeper's lock guards it."""
 
     def __init__(self, catalog: Catalog, size_of: Callable[[str], int | None]) -> None:
         """None is known yet.
@@ -179,7 +179,7 @@ class Packs:
         """
         if not each.pack or self._size_of(each.pack) is not None:
             return each
-        for pack, first in [*self._places.get(each.recipe.key, {}).items()]:
+        for pack, first in self._places.get(each.recipe.key, {}).copy().items():
             known = self._known.get(pack)
             if known is not None and self._size_of(pack) is not None:
                 return replace(each, object_id=known.object_id, pack=pack, first=first)
@@ -265,13 +265,14 @@ class Packs:
 
     def _supersede(self, group_generation: int, formed: set[str], kept: Sequence[IntermediateObject]) -> None:
         """What was formed takes the place of what was before, and later generations need no packs of what is kept."""
-        needless, pictures = self._formed_for.get(group_generation, set()), {each.recipe.key for each in kept}
+        needless = self._formed_for.get(group_generation, set())
         self._formed_for[group_generation] = formed
-        for number, mine in self._formed_for.items():
-            if number > group_generation:
-                covered = {key for key in mine if pictures.issuperset(self._known[key].pictures)}
-                mine -= covered
-                needless |= covered
+        later = [mine for number, mine in self._formed_for.items() if number > group_generation and mine]
+        pictures = {each.recipe.key for each in kept} if later else set[str]()
+        for mine in later:
+            covered = {key for key in mine if pictures.issuperset(self._known[key].pictures)}
+            mine -= covered
+            needless |= covered
         needless -= {each.pack for each in kept}
         self._superseded |= {key for key in needless if self._size_of(key) is None}
 

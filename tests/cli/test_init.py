@@ -160,6 +160,34 @@ def test_every_value_has_a_reason(here: Site, clip: Path) -> None:
     assert not Path("viewcache.yaml").exists()
 
 
+@pytest.mark.parametrize("table", [False, True], ids=["folders", "table"])
+def test_images(here: Site, table: bool) -> None:
+    """A folder without videos: the same file in the words of images, which works at once."""
+    sizes = {f"{kind}/{k}.jpg": (300 + k, 280) for kind in ("cats", "dogs") for k in range(3)}
+    save_folder(Path("images"), sizes)
+    wanted: dict[str, object] = {"labels": "folders", "on_bad_image": "raise", "epochs": 90}
+    if table:
+        Path("images/labels.csv").write_text("file,kind\n" + "".join(f"{name},{name[:3]}\n" for name in sizes))
+        wanted = {"labels": "./images/labels.csv", "label_image_column": "file", "label_column": "kind"}
+    Path("images/bad.png").write_bytes(b"no image")
+    found = here.json("init", "images", "--dry-run")
+    assert (found["images"], found["looked_at"]) == (7, 7)
+    assert "on_bad_image: skip" in str(found["text"])
+    Path("images/bad.png").unlink()
+    here.run("init", "images")
+    assert "written for 6 images" in here.words
+    assert here.json("lint")["problems"] == []
+    assert {key: settings().get(key) for key in wanted} == wanted
+    assert settings()["sampling"] == {"images_per_batch": 6}
+    text = Path("viewcache.yaml").read_text()
+    assert "video" not in text
+    assert "have 300x280 to 302x280 pixels" in text
+    with viewcache.open("viewcache.yaml") as cache:
+        batch = next(iter(cache.loader("train", framework="numpy")))
+        assert batch["image"].shape == (6, 3, 224, 224)
+        assert sorted(batch["label"].tolist()) == [0, 0, 0, 1, 1, 1]
+
+
 def test_it_may_be_written_anywhere(here: Site, clip: Path) -> None:
     """Paths are seen from the file: below its folder they are relative, else absolute; also in the dataset itself."""
     folders(clip)
@@ -257,11 +285,6 @@ def _empty() -> str:
     return "videos"
 
 
-def _images() -> str:
-    save_folder(Path("videos"))
-    return "videos"
-
-
 def _all_bad() -> str:
     Path("videos").mkdir()
     Path("videos/a.mp4").write_bytes(b"no video")
@@ -288,14 +311,13 @@ def _not_utf8() -> str:
     [
         (lambda: "nowhere", 3, "there is no such folder"),
         (_empty, 3, "holds no videos"),
-        (_images, 3, "4 images are there: image_dataset_path takes them"),
         (_all_bad, 1, "none of the 1 videos"),
         (_file, 2, "is a file"),
         (_loop, 2, "cannot be read: Too many levels"),
         (_not_utf8, 2, "not UTF-8"),
         (lambda: "s3://bucket/videos", 2, "a local folder"),
     ],
-    ids=["missing", "empty", "images", "all_bad", "file", "unreadable", "not_utf8", "url"],
+    ids=["missing", "empty", "all_bad", "file", "unreadable", "not_utf8", "url"],
 )
 def test_folders_without_a_configuration(here: Site, make: Callable[[], str], code: int, message: str) -> None:
     """Each says what is wrong with the folder, and writes nothing."""
