@@ -69,6 +69,8 @@ class Passing:
         """Monotonic seconds."""
         self._had: dict[str, Copy] = {}
         """What readers have had, and may need again."""
+        self._is_leaving = False
+        """Whether jobs of a task that was left go on."""
 
     @property
     def bytes(self) -> int:
@@ -222,14 +224,18 @@ class Passing:
             del self._had[key]
 
     def left(self) -> None:
-        """A task was left: what only its readers needed goes; the lock is held."""
+        """A task was left: what only its readers needed goes, now or when its last job is over; the lock is held."""
         unneeded = [
             copy for key, copy in self._ledger.copies(PASSING).items() if self._evictor.next_due_in_s(key) is None
         ]
         self._evictor.passed(unneeded)
+        self._is_leaving = any(work.task_id in self._board.gone for work in self._works())  # a job counts as a need
 
     def rest(self) -> None:
         """Give places that wait for a clip back to the machine, if none came for a while, or memory is short."""
+        if self._is_leaving:
+            with self._board.changed:
+                self.left()
         if self._memory is not None and self._is_short():
             self._memory.trim()
         elif self._memory is not None:

@@ -47,7 +47,7 @@ class LookAhead:
         self._dispatcher = dispatcher
         self._turned = turned
         self._keeper = keeper
-        self._lock = threading.Lock()
+        self._lock, self._announcing = threading.Lock(), threading.Lock()
         self._current: dict[int, tuple[Task, tuple[int, ...]]] = {}
         """Task → the generations that its readers are in, or that others of its group are in while nobody reads it."""
         self._epochs: dict[int, frozenset[int]] = {}
@@ -135,11 +135,12 @@ class LookAhead:
 
     def announce(self) -> None:
         """Tell the dispatcher what is worth making now."""
-        decided = [work for _, work in self._planned() if self._keeper.is_decided(work)]
-        works = [each for work in decided for each in work.schedules]
-        needed = {work.group_generation for work in decided}  # what was decided for others waits until it is again
-        intermediates = [each for each in self._keeper.intermediates() if each.group_generation in needed]
-        self._dispatcher().look_ahead([*intermediates, *works])
+        with self._announcing:  # else one that began before a task left would bring it back
+            decided = [work for _, work in self._planned() if self._keeper.is_decided(work)]
+            works = [each for work in decided for each in work.schedules]
+            needed = {work.group_generation for work in decided}  # what was decided for others waits until it is again
+            intermediates = [each for each in self._keeper.intermediates() if each.group_generation in needed]
+            self._dispatcher().look_ahead([*intermediates, *works])
 
     def end_ahead(self, works: "Sequence[Planned]") -> None:
         """Make them no more but for who reads them; harmless when done twice."""

@@ -112,6 +112,7 @@ class Watched:
             return objects, sources
 
         def tables(works: Any, objects: Mapping[str, Sequence[IntermediateObject]], stale: Any) -> Any:
+            plans = [work.plan for work in works]
             keep, edges = kept_tables(works, objects, stale)
             found = set[tuple[int, int]]()
             for work in works:
@@ -119,7 +120,8 @@ class Watched:
                     rows = [row for row in work.rows_of_video(image).tolist() if not work.keeping.clips[row]]
                     found |= {(each.object_id, int(work.object_ids[row])) for each in mine for row in rows}
             told_of = [*zip(edges["parent_id"].to_pylist(), edges["child_id"].to_pylist(), strict=True)]
-            assert told_of == sorted(found)
+            if all(work.plan is plan for work, plan in zip(works, plans, strict=True)):  # no stand-in came meanwhile
+                assert told_of == sorted(found)
             self.edges += len(found)
             return keep, edges
 

@@ -12,6 +12,7 @@ import pytest
 
 import viewcache
 from tests.clips import encode
+from tests.scheduling.harness import until
 from tests.sounds import Track, encode_with_audio
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session import storage
@@ -184,8 +185,8 @@ def test_readers_that_jump_leave_nothing_behind(tmp_path: Path, videos: Path, pl
         assert passed(cache) > 5
         cache.leave("train")
         assert cache.owner.dispatcher is not None
-        cache.owner.dispatcher.wait_idle(60)
-        assert not lying(cache)
+        assert cache.owner.dispatcher.wait_idle(60)
+        until(lambda: not lying(cache), "all of it is gone")
 
 
 def test_room_is_made_by_what_is_needed_latest(
