@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
+from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import Devices
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, to_come
 from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.task import Task
 
-__all__ = ["Horizon", "Keep", "Pace", "horizon_of", "keeps"]
+__all__ = ["Horizon", "Keep", "Pace", "chosen_for", "horizon_of", "keeps"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,15 @@ def horizon_of(chosen: Chosen, tasks: Sequence[Task]) -> Horizon:
     return Horizon(epochs, beside, without_s, costs.pays_after, each)
 
 
+def chosen_for(
+    works: Sequence[tuple[ActiveGeneration, Task]], settings: KeepSettings, cost: CostModel
+) -> Chosen | None:
+    """What is chosen for some generations of which nothing is made, also where that is every clip."""
+    plans = to_come([(work, task.index_of(work.plan)) for work, task in works])
+    free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
+    return choose(plans, cost, settings, free, tells=True)
+
+
 def keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog: Catalog) -> Iterator[Keep]:
     """Decide what is kept of some generations, on a catalog that is thrown away."""
     settings = KeepSettings.of(config.cache)
@@ -110,9 +121,7 @@ def keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog
                     found[rule] = chosen.choice
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in found.items())
             else:  # every clip: what that costs is asked for only here
-                plans = to_come([(work, task.index_of(work.plan)) for work, task in mine])
-                free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
-                rule, chosen = "", choose(plans, keeper.cost(), settings, free, tells=True)
+                rule, chosen = "", chosen_for(mine, settings, keeper.cost())
             if chosen is not None:
                 ways, sizes = tuple(chosen.ways().items()), (chosen.clip_bytes, chosen.budget_bytes)
                 pace = _pace(chosen, [work.plan for work, _ in mine], keeper.cost().devices)

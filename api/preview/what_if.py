@@ -13,13 +13,13 @@ import numpy as np
 
 from viewcache.api.config.load import Config
 from viewcache.api.config.values import parse_size
-from viewcache.api.preview.keeps import horizon_of
+from viewcache.api.preview.keeps import chosen_for, horizon_of
 from viewcache.api.preview.plan import planned_tasks
 from viewcache.catalog import Catalog
 from viewcache.errors import BadInput, BudgetTooSmall, Full
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.chosen import KeepSettings, choose, free_bytes_for, to_come
+from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.scheduling.passing_rules import passing_bytes
 from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
 from viewcache.materializer.simulation.simulated_uses import (
@@ -293,9 +293,7 @@ def _outlook(budget: int, tasks: Sequence[Task], under: Callable[[int], Figures]
 
 def _epoch_s(tasks: Sequence[Task], keep: KeepSettings, cost: CostModel) -> dict[int, float]:
     """What an epoch costs by and by with what is chosen for the first generation."""
-    plans = to_come([(active, task.index_of(active.plan)) for task in tasks for active in [task.generation(0)]])
-    free = free_bytes_for([each.plan for each in plans], keep.local_bytes())
-    chosen = choose(plans, cost, keep, free, tells=True)
+    chosen = chosen_for([(task.generation(0), task) for task in tasks], keep, cost)
     return {} if chosen is None else dict(horizon_of(chosen, tasks).epoch_s)
 
 
