@@ -1,11 +1,12 @@
 """What arrays of whole numbers are put through in several rooms."""
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["by_class", "distinct"]
+__all__ = ["by_class", "by_value", "distinct"]
 
 Integer = TypeVar("Integer", bound=np.integer)
 
@@ -24,3 +25,12 @@ def distinct(values: NDArray[Integer]) -> NDArray[Integer]:
 def by_class(values: NDArray[Integer], stride: int) -> NDArray[Integer]:
     """Rising whole numbers by classes of a stride: for two all even ones, then all odd ones."""
     return values[np.lexsort((values, values % max(1, stride)))]
+
+
+def by_value(values: NDArray[Integer]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each distinct one of some whole numbers, rising, with the places where it stands, which rise too."""
+    order = np.argsort(values, kind="stable")
+    rising = values[order]
+    starts = np.flatnonzero(np.diff(rising, prepend=rising[:1] - 1))
+    if len(starts):
+        yield from zip(rising[starts].tolist(), np.split(order, starts[1:]), strict=True)

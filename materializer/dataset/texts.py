@@ -7,6 +7,7 @@ The price is a microsecond where one value is read. What is read of all files is
 from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from sys import intern
 from typing import Generic, TypeVar, overload
 
 import numpy as np
@@ -188,10 +189,10 @@ class Keys(_Column[str]):
         return [bytes(each).hex() for each in self.packed[rows]]
 
     def __iter__(self) -> Iterator[str]:
-        """All of them, in order."""
+        """All of them, in order; who holds one shares it with whoever else holds it."""
         for first in range(0, len(self), AT_A_TIME):
             digits = self.packed[first : first + AT_A_TIME].tobytes().hex()
-            yield from (digits[at : at + 2 * KEY_BYTES] for at in range(0, len(digits), 2 * KEY_BYTES))
+            yield from (intern(digits[at : at + 2 * KEY_BYTES]) for at in range(0, len(digits), 2 * KEY_BYTES))
 
     def __setitem__(self, row: int, key: str) -> None:
         """Set one of them."""

@@ -12,17 +12,20 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.arrays import by_value
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.retention.chosen import Chosen
-from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_like, picture_recipes
+from viewcache.materializer.retention.intermediates import native_like, picture_like, picture_recipes
+from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.needs import VideoRows
+from viewcache.materializer.retention.sources import native_bytes_of
 from viewcache.materializer.retention.ways import How, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
-__all__ = ["Before", "ChosenImages", "ImageSources", "chosen_images"]
+__all__ = ["Before", "ChosenImages", "ImageSources", "chosen_images", "recipes_that_last"]
 
-Before = Sequence[Mapping[str, Mapping[Way, Sequence[IntermediateObject]]]]
-"""What was decided before: content key of an image → its pictures, by the way for which they were chosen."""
+Before = Sequence[Mapping[Way, Mapping[str, Sequence[IntermediateObject]]]]
+"""What was decided before: pictures by the way for which they were chosen and the content key of their image."""
 
 
 class ImageSources(Mapping[str, Callable[[], VideoSource]]):
@@ -91,14 +94,13 @@ class _Choice:
     def __init__(self, chosen: Chosen, plans: Sequence[ToCome], works: Sequence[ActiveGeneration]) -> None:
         self._chosen, self._weighed, self._plans, self._works = chosen, chosen.weighed, plans, works
         self._videos = self._weighed.videos
-        place = {video: k for k, video in enumerate(self._videos)}
         option, ways = chosen.choice.option, self._weighed.ways
         keeps = np.array([way.intermediate is not None for way in ways])[option]
         self._kept = np.array([way.kept for way in ways])[option]
         self._mine = are_images(plans, self._videos) & keeps
         self._firsts = [
-            VideoRows(replace(each, rows=_still(work, each)), place).firsts(len(self._videos))
-            for work, each in zip(works, plans, strict=True)
+            VideoRows(replace(each, rows=_still(work, each)), places).firsts(len(self._videos))
+            for work, each, places in zip(works, plans, self._weighed.where.places, strict=True)
         ]
         """Of each plan the row of the first clip to come of each video; -1 of one that has none."""
 
@@ -117,7 +119,7 @@ class _Choice:
         for column in np.unique(option[there]).tolist():
             way, wanted = ways[column], there & (option == column) & ~stays
             for how, places in self._begin(way, wanted):
-                found += self._recipes(way, how, places, codes, before)
+                found += self._recipes(way, how, places, before)
         found.sort(key=itemgetter(0))
         places = np.flatnonzero(there)
         of = dict(zip(map(videos.__getitem__, places.tolist()), codes[places].tolist(), strict=True))
@@ -147,28 +149,41 @@ class _Choice:
                     found.setdefault(how, []).append(places[mine])
         yield from ((how, np.unique(np.concatenate(each))) for how, each in found.items())
 
-    def _recipes(
-        self, way: Way, how: How, places: NDArray[np.int64], codes: NDArray[np.int64], before: Before
-    ) -> Iterator[tuple[int, Recipe]]:
+    def _recipes(self, way: Way, how: How, places: NDArray[np.int64], before: Before) -> Iterator[tuple[int, Recipe]]:
         """Pictures of images that have been through the same, with the places of these."""
-        lasting = self._weighed.lasting
         if way.lasts:
-            assert lasting is not None
-            like = lasting.like(how, way.codec)
-        else:
-            like = None if how is None else picture_like(*how, "", 1.0)
-        if like is not None:
-            images = [*map(self._videos.__getitem__, places.tolist())]
-            yield from zip(places.tolist(), _made_like(images, like, before), strict=True)
+            assert self._weighed.lasting is not None
+            yield from recipes_that_last(self._weighed.lasting, way, how, places, before)
             return
-        for place in places.tolist():
-            if lasting is not None and way.lasts:
-                yield from ((place, each) for each in lasting.parts(place, how, way.codec))
-            else:
-                row, number = divmod(int(codes[place]), len(self._works))
-                each = self._plans[number]
-                index = each.index_of(int(each.plan.video[row]))
-                yield place, intermediate_recipe(self._videos[place], how, np.zeros(1, np.int32), index)
+        likes = [(picture_like(*how, "", 1.0), places)] if how is not None else self._native(places)
+        for like, mine in likes:
+            images = [*map(self._videos.__getitem__, mine.tolist())]
+            yield from zip(mine.tolist(), _made_like(images, like, before), strict=True)
+
+    def _native(self, places: NDArray[np.int64]) -> Iterator[tuple[Recipe, NDArray[np.int64]]]:
+        """Images whose planes have one size, and what pictures have in common that are these."""
+        sizes = native_bytes_of(self._plans, self._weighed.where)[places]
+        yield from ((native_like(size, "", 1.0), places[mine]) for size, mine in by_value(sizes) if size >= 0)
+
+
+def recipes_that_last(
+    lasting: Lasting, way: Way, how: How, places: NDArray[np.int64], before: Before
+) -> Iterator[tuple[int, Recipe]]:
+    """Pictures that last of images that have been through the same, with the places of these.
+
+    Args:
+        lasting: has the images.
+        way: in which the pictures are kept.
+        how: how they begin.
+        places: of the images.
+        before: recipes that are known.
+    """
+    for like, mine in lasting.alike(how, way.codec, places):
+        if like is None:
+            yield from ((place, each) for place in mine.tolist() for each in lasting.parts(place, how, way.codec))
+        else:
+            images = [*map(lasting.videos.__getitem__, mine.tolist())]
+            yield from zip(mine.tolist(), _made_like(images, like, before), strict=True)
 
 
 def _still(work: ActiveGeneration, each: ToCome) -> NDArray[np.bool_]:
@@ -182,15 +197,15 @@ def _still(work: ActiveGeneration, each: ToCome) -> NDArray[np.bool_]:
 
 def _made_like(images: Sequence[str], like: Recipe, before: Before) -> list[Recipe]:
     """The recipes of some images' pictures, as `picture_recipes`, those that are known from before."""
-    known = [_known(image, like, before) for image in images]
+    alike = [of_way for decided in before for way, of_way in decided.items() if way.codec == like.codec]
+    known = [_known(image, like, alike) for image in images]
     fresh = iter(picture_recipes((image for image, recipe in zip(images, known, strict=True) if not recipe), like))
     return [recipe or next(fresh) for recipe in known]
 
 
-def _known(image: str, like: Recipe, before: Before) -> Recipe | None:
+def _known(image: str, like: Recipe, before: Sequence[Mapping[str, Sequence[IntermediateObject]]]) -> Recipe | None:
     for objects in before:
-        for mine in objects.get(image, {}).values():
-            for each in mine:
-                if each.recipe.row is like.row:  # which is the array of this `picture_like`, and of no other
-                    return each.recipe
+        for each in objects.get(image, ()):
+            if each.recipe.row is like.row:  # which is the array of this `picture_like`, and of no other
+                return each.recipe
     return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, compress
 
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.recipe import IntermediateObject
@@ -11,7 +11,7 @@ from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 
-__all__ = ["Decided", "KeptAt", "ids_in", "merged"]
+__all__ = ["Decided", "KeptAt", "ids_in", "lying_of", "merged"]
 
 KeptAt = dict[int, tuple[ActiveGeneration, int, int]]
 """Whose plans were weighed, by identity: the generation, the identity of its plan, and how many epochs were read."""
@@ -23,8 +23,8 @@ class Decided:
 
     place: KeptAt
     cost: CostModel
-    objects: Mapping[str, Mapping[Way, tuple[IntermediateObject, ...]]] = field(default_factory=dict)
-    """Content key of a video → its intermediates, by the way for which they were chosen, now or before."""
+    objects: Mapping[Way, Mapping[str, tuple[IntermediateObject, ...]]] = field(default_factory=dict)
+    """Intermediates by the way for which they were chosen, now or before, and by the content key of the video."""
     intermediates: tuple[IntermediateWork, ...] = ()
     chosen: Chosen | None = None
     failed: Set[str] = frozenset()
@@ -40,7 +40,7 @@ class Decided:
 
     def flat(self) -> Iterator[IntermediateObject]:
         """All intermediates."""
-        return (each for ways in self.objects.values() for each in chain.from_iterable(ways.values()))
+        return (each for of_way in self.objects.values() for each in chain.from_iterable(of_way.values()))
 
     def just_failed(self) -> Set[str]:
         """Videos of which an intermediate could not be made, since this was decided."""
@@ -62,31 +62,40 @@ class Decided:
 
     def before(self, has: Callable[[str], bool]) -> dict[str, tuple[Kept, ...]]:
         """What was chosen, and whether it is there already; what lasts is looked for in the store."""
-        return {
-            key: tuple(
-                Kept(way, sum(each.recipe.bound for each in mine), all(has(each.key) for each in mine))
-                for way, mine in ways.items()
-                if mine and not way.lasts
-            )
-            for key, ways in self.objects.items()
-        }
+        found: dict[str, tuple[Kept, ...]] = {}
+        for way, of_way in self.objects.items():
+            for key, mine in of_way.items() if not way.lasts else ():
+                if mine:
+                    kept = Kept(way, sum(each.recipe.bound for each in mine), all(has(each.key) for each in mine))
+                    found[key] = (*found.get(key, ()), kept)
+        return found
 
     def staying(self, ways: Mapping[str, Way]) -> dict[str, tuple[IntermediateObject, ...]]:
         """The intermediates of videos of which the same is kept again; of what lasts nothing is said."""
-        had = self.objects
-        return {key: had[key][way] for key, way in ways.items() if not way.lasts and way in had.get(key, {})}
+        passing = ((way, of_way) for way, of_way in self.objects.items() if not way.lasts)
+        return {key: mine for way, of_way in passing for key, mine in of_way.items() if ways.get(key) == way}
 
-    def lying(self, has: Callable[[str], bool]) -> dict[str, dict[Way, tuple[IntermediateObject, ...]]]:
-        """The ways of which something is there."""
+    def lying(self, has: Callable[[str], bool]) -> dict[Way, dict[str, tuple[IntermediateObject, ...]]]:
+        """Those of which something is there."""
         return {
-            key: {way: mine for way, mine in ways.items() if any(has(each.key) for each in mine)}
-            for key, ways in self.objects.items()
+            way: {key: mine for key, mine in of_way.items() if any(has(each.key) for each in mine)}
+            for way, of_way in self.objects.items()
         }
 
 
-def merged(*several: Iterable[IntermediateObject]) -> tuple[IntermediateObject, ...]:
-    """All of some, each once."""
-    return tuple({each.recipe.key: each for each in chain.from_iterable(several)}.values())
+def merged(
+    some: tuple[IntermediateObject, ...], more: tuple[IntermediateObject, ...]
+) -> tuple[IntermediateObject, ...]:
+    """All of some, each once: mostly these are all of one of them, since of an image there is one."""
+    if not some or some == more:
+        return more
+    return tuple({each.recipe.key: each for each in (*some, *more)}.values()) if more else some
+
+
+def lying_of(objects: tuple[IntermediateObject, ...], has: Callable[[str], bool]) -> tuple[IntermediateObject, ...]:
+    """Those of some that lie in the store."""
+    there = [has(each.key) for each in objects]
+    return objects if all(there) else tuple(compress(objects, there))
 
 
 def ids_in(intermediates: Iterable[IntermediateObject]) -> set[int]:

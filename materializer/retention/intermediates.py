@@ -27,6 +27,7 @@ __all__ = [
     "intermediate_recipe",
     "intermediate_rows",
     "named",
+    "native_like",
     "picture_keys",
     "picture_like",
     "picture_order",
@@ -101,8 +102,16 @@ def picture_like(steps: tuple[Instruction, ...], row: bytes, codec: str, promise
     return replace(like, codec=codec, codec_is_chosen=True) if codec else like
 
 
+@lru_cache(SIZES)
+def native_like(size: int, codec: str, promised: float) -> Recipe:
+    """The same as `picture_like` of what the decoder gives, whose planes take so many bytes."""
+    like = Recipe("", Program(()), np.zeros(0, np.int32), _FIRST, (1, size), 0, 0, kind=ObjectKind.FRAMES, native=True)
+    like = replace(like, bound=clip_bound(int(size * promised), 1))
+    return replace(like, codec=codec, codec_is_chosen=True) if codec else like
+
+
 def picture_recipes(images: Iterable[str], like: Recipe) -> list[Recipe]:
-    """The recipes of images' pictures that are as in `picture_like`, by the content keys of the images."""
+    """The recipes of images' pictures of which this is what they have in common, by the content keys of the images."""
     videos = [*map(bytes.fromhex, images)]
     return [replace(like, key=key.hex()) for key in _digests_like(videos, like)]
 
@@ -110,15 +119,16 @@ def picture_recipes(images: Iterable[str], like: Recipe) -> list[Recipe]:
 def picture_keys(images: Iterable[str], how: How, codec: str) -> list[str]:
     """The content keys of the recipes of images' pictures in a codec that was decided with them."""
     videos = [*map(bytes.fromhex, images)]
-    if how is None:
-        plain = content_digests("frames", videos, _FIRST.tobytes())
-        return [key.hex() for key in content_digests("kept", plain, codec.encode())]
-    return [key.hex() for key in _digests_like(videos, picture_like(*how, codec, 1.0))]
+    like = native_like(0, codec, 1.0) if how is None else picture_like(*how, codec, 1.0)  # of any size
+    return [key.hex() for key in _digests_like(videos, like)]
 
 
 def _digests_like(videos: Sequence[bytes], like: Recipe) -> list[bytes]:
-    drawn = like.row.astype("<i4").tobytes()
-    found = content_digests("aug", videos, like.program.signature, like.frames.tobytes(), drawn)
+    frames, drawn = like.frames.tobytes(), like.row.astype("<i4").tobytes()
+    if like.native:
+        found = content_digests("frames", videos, frames)
+    else:
+        found = content_digests("aug", videos, like.program.signature, frames, drawn)
     return content_digests("kept", found, like.codec.encode()) if like.codec_is_chosen else found
 
 

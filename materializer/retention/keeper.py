@@ -32,7 +32,7 @@ from viewcache.materializer.retention.chosen import (
     keepings,
     to_come,
 )
-from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, merged
+from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, lying_of, merged
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import named
@@ -325,10 +325,10 @@ class Keeper:
         kept = {} if old is None else old.staying(ways)
         objects, sources = self._objects.chosen(chosen, plans, works, kept, case.making)
         known = self._made_before(case, chosen, objects)
-        there = {
-            key: tuple(each for each in merged(*by_way.values()) if case.has(each.key)) for key, by_way in known.items()
-        }
-        of_use = {key: merged(there.get(key, ()), objects.get(key, ())) for key in there.keys() | objects.keys()}
+        there = dict[str, Objects]()
+        for key, made in chain.from_iterable(of_way.items() for of_way in known.values()):
+            there[key] = merged(there.get(key, ()), lying_of(made, case.has))
+        of_use = objects | {key: merged(made, objects.get(key, ())) for key, made in there.items()}
         usable: ObjectsOf = LocatedPictures(of_use, self.packs) if self.packs else of_use
         epochs = max(epochs_left(each.plan) for each in plans)
         lasting = [each for key, mine in objects.items() if ways[key].lasts and epochs > 0 for each in mine]
@@ -339,7 +339,7 @@ class Keeper:
         self._keep(case, chosen, free, usable)
         self._tell(case, plans, chosen, objects, there, ids_in(flat))
         for key, of in objects.items():
-            known.setdefault(key, {})[ways[key]] = of
+            known.setdefault(ways[key], {})[key] = of
         expected |= {each.object_id: epochs for each in lasting}
         rests_on = self._rests_on(case, chosen, ways, flat)
         return Decided(case.place, case.cost, known, intermediates, chosen, case.refused, expected, rests_on=rests_on)
@@ -361,15 +361,15 @@ class Keeper:
                 self.told.keep_all(case.group_generation, work)
         return Decided(case.place, case.cost, failed=case.refused)
 
-    def _before(self) -> list[Mapping[str, Mapping[Way, Objects]]]:
+    def _before(self) -> list[Mapping[Way, ObjectsOf]]:
         """The intermediates of all generations, as they were decided last."""
         return [each.objects for each in self._decided.values()]
 
-    def _made_before(self, case: _Case, chosen: Chosen, objects: ObjectsOf) -> dict[str, dict[Way, Objects]]:
-        """What was made before is of use as long as it lies there, whatever is kept from now on; by video and way."""
+    def _made_before(self, case: _Case, chosen: Chosen, objects: ObjectsOf) -> dict[Way, dict[str, Objects]]:
+        """What was made before is of use as long as it lies there, whatever is kept from now on; by way and video."""
         known = case.old.lying(case.has) if case.old is not None else {}
         for key, (way, lying) in self._objects.lying(chosen, objects).items():
-            known.setdefault(key, {})[way] = lying
+            known.setdefault(way, {})[key] = lying
         return known
 
     def _to_make(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.retention.chosen import Chosen
-from viewcache.materializer.retention.chosen_images import Before, chosen_images
+from viewcache.materializer.retention.chosen_images import Before, chosen_images, recipes_that_last
 from viewcache.materializer.retention.intermediates import Named, intermediate_recipe
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.packs import Packs, Picture, first_blocks
@@ -113,15 +113,16 @@ class KeptObjects:
         objects |= of_images.staying
         among = [*compress(chosen.weighed.videos, is_image.tolist())]
         packed = self._packs.kept(number, of_images.pictures, among, blocks, making, self._pack_bytes())
-        self._lying.will_last(number, {each.pack for each in packed if each.recipe.codec_is_chosen})
-        for mine in packed:
-            objects[mine.video] = (*objects[mine.video], mine)
+        self._lying.will_last(number, {each.pack for (each,) in packed if each.recipe.codec_is_chosen})
+        for picture in packed:
+            image = picture[0].video
+            objects[image] = (*objects[image], *picture) if objects[image] else picture
         return objects, {**sources, **of_images.sources} if sources else of_images.sources
 
     def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:
         """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
         lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
-        pictures: list[Picture] = []
+        of_images: dict[Way, list[int]] = {}
         way_of: dict[str, Way] = {}
         for place, video in enumerate(lasting.videos if lasting is not None else ()):
             lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
@@ -129,12 +130,21 @@ class KeptObjects:
             for kept in () if chosen_lies else lying[:1]:
                 assert lasting is not None
                 way_of[video] = kept.way
-                whole = lasting.recipes(place, kept.way)
                 if lasting.is_image[place]:
-                    pictures += [(video, recipe) for recipe in whole]
+                    of_images.setdefault(kept.way, []).append(place)
                 else:
+                    whole = lasting.recipes(place, kept.way)
                     found += [(video, lasting.video_id(place), recipe) for recipe in whole]
+        pictures: list[Picture] = []
+        before = self._before() if of_images else ()
+        for way, mine in of_images.items():
+            assert lasting is not None
+            for how, places in lasting.pictures(way):
+                wanted = places[np.isin(places, mine)]
+                recipes = recipes_that_last(lasting, way, how, wanted, before)
+                pictures += [(lasting.videos[place], recipe) for place, recipe in recipes]
         of_video: dict[str, Objects] = {}
-        for each in (*self._packs.lying(pictures), *self._named(found)):
-            of_video[each.video] = (*of_video.get(each.video, ()), each)
+        for lies in (*self._packs.lying(pictures), *((each,) for each in self._named(found))):
+            video = lies[0].video
+            of_video[video] = (*of_video[video], *lies) if video in of_video else lies
         return {video: (way_of[video], mine) for video, mine in of_video.items()}

@@ -6,12 +6,14 @@ before it is known how well they pack.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.arrays import by_value
 from viewcache.materializer.media.loss import GROUP, LOSSY, encoding_order
 from viewcache.materializer.ops.lossy import stride_of
 from viewcache.materializer.planning.ladder import GUESSED, Ladder
@@ -21,13 +23,15 @@ from viewcache.materializer.retention.density import DensityOf
 from viewcache.materializer.retention.horizon import Reach
 from viewcache.materializer.retention.intermediates import (
     intermediate_recipe,
+    native_like,
     picture_like,
     picture_order,
     picture_recipes,
     recipe_in,
 )
 from viewcache.materializer.retention.needs import VideoRows
-from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, are_images
+from viewcache.materializer.retention.sources import native_bytes_of
+from viewcache.materializer.retention.ways import ClipKind, How, ToCome, Way, Where, are_images
 
 __all__ = ["LEAST_PICTURES", "PART_BYTES", "Lasting", "part_bytes_for", "part_of", "part_pictures"]
 
@@ -50,7 +54,8 @@ class Lasting:
         plans: Sequence[ToCome],
         kinds: Sequence[ClipKind],
         ways: Sequence[Way],
-        videos: Mapping[str, tuple[int, int]],
+        where: Where,
+        reach: Reach,
         part_bytes: int,
         ladder: Ladder,
         density: DensityOf,
@@ -61,23 +66,23 @@ class Lasting:
             plans: one generation of each task.
             kinds: of their clips.
             ways: all that are weighed.
-            videos: content key → the number of a plan that has the video, and the video's row in it.
+            where: where the plans have the videos.
+            reach: which frames of these clips can have.
             part_bytes: most bytes that are promised to one object.
             ladder: what packing does.
             density: how densely the pictures of each video are packed.
         """
-        place = {key: k for k, key in enumerate(videos)}
-        self.reach = Reach([each.plan for each in plans], place)
+        self.reach = reach
         self.ways = tuple(way for way in ways if way.lasts)
         """Those that last."""
-        self.videos = tuple(videos)
+        self.videos = where.videos
         """Content keys; a video's place is its place among them."""
         self.is_image = are_images(plans, self.videos)
         """(V,) which are images."""
-        self._plans, self._kinds, self._places = plans, kinds, tuple(videos.values())
+        self._plans, self._kinds, self._where = plans, kinds, where
         self._part_bytes, self._ladder, self._density = part_bytes, ladder, density
         whole = [replace(each, rows=np.ones(len(each.plan), np.bool_)) for each in plans]
-        self._rows = [VideoRows(each, place) for each in whole]
+        self._rows = [VideoRows(each, places) for each, places in zip(whole, where.places, strict=True)]
         self._known: dict[tuple[int, How, str], tuple[Recipe, ...]] = {}
 
     def recipes(self, place: int, way: Way) -> tuple[Recipe, ...]:
@@ -103,20 +108,35 @@ class Lasting:
                     seen[how] = np.concatenate([seen.get(how, there[:0]), there])
                     yield how, there
 
-    def like(self, how: How, codec: str) -> Recipe | None:
-        """What pictures of all images in a codec have in common that have been through the same.
+    def alike(
+        self, how: How, codec: str, places: NDArray[np.int64]
+    ) -> Iterator[tuple[Recipe | None, NDArray[np.int64]]]:
+        """Images whose pictures in a codec are alike, with what these have in common; none that cannot be kept.
 
-        There may be a million, of each of which only the key is its own. None where more is: the decoder's own planes
-        have the size of the image, and of what is encoded it is known how densely each image packs.
+        There may be a million, of each of which only the key is its own. None where more is: of what is encoded it is
+        known how densely each image packs.
         """
-        if how is None or codec == LOSSY:
-            return None
-        rung = self._ladder.rung(codec, math.prod(picture_like(*how, codec, 1.0).shape))
-        return None if rung.lead else picture_like(*how, codec, rung.promised)
+        if how is not None:
+            yield self._like(how, 0, codec), places
+            return
+        for size, mine in by_value(self._native_bytes[places]):
+            if size >= 0:  # other planes cannot be kept
+                yield self._like(None, size, codec), places[mine]
+
+    def _like(self, how: How, size: int, codec: str) -> Recipe | None:
+        """See `alike`; ``size`` is that of the decoder's planes."""
+        of = partial(native_like, size) if how is None else partial(picture_like, *how)
+        rung = self._ladder.rung(codec, math.prod(of(codec, 1.0).shape))
+        return None if codec == LOSSY or rung.lead else of(codec, rung.promised)
+
+    @cached_property
+    def _native_bytes(self) -> NDArray[np.int64]:
+        """(V,), see `native_bytes_of`."""
+        return native_bytes_of(self._plans, self._where)
 
     def video_id(self, place: int) -> int:
         """The catalog's id of the video at a place."""
-        number, row = self._places[place]
+        number, row = self._where.first(place)
         return int(self._plans[number].plan.videos.ids[row])
 
     def _hows(self, place: int, way: Way) -> Iterable[How]:
@@ -133,11 +153,12 @@ class Lasting:
 
     def parts(self, place: int, how: How, codec: str) -> tuple[Recipe, ...]:
         """The objects of the video at a place that are of pictures which have been through the same; none if none."""
-        if self.is_image[place] and (like := self.like(how, codec)) is not None:
-            return (*picture_recipes(self.videos[place : place + 1], like),)
+        for like, _ in self.alike(how, codec, np.array([place])) if self.is_image[place] else ():
+            if like is not None:
+                return (*picture_recipes(self.videos[place : place + 1], like),)
         found = self._known.get((place, how, codec))
         if found is None:
-            number, row = self._places[place]
+            number, row = self._where.first(place)
             key, index = self.videos[place], self._plans[number].index_of(row)
             if how is None and index.native_bytes is None:
                 return ()  # such planes cannot be kept

@@ -6,7 +6,7 @@ known of an object whether it lasts.
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Lying:
         """How many objects are known to last."""
         return len(self._found.union(*self._chosen.values()))
 
-    def find(self, lasting: Lasting) -> dict[str, list[Kept]]:
+    def find(self, lasting: Lasting) -> dict[str, tuple[Kept, ...]]:
         """What lies there, whole or in part, by the content key of the video."""
         self._found = self._lying(self._found)
         found = self._find_packed(lasting) if lasting.is_image.any() else {}
@@ -70,25 +70,27 @@ class Lying:
                     share = sum(len(each.frames) for _, each in there) / sum(len(each.frames) for each in whole)
                     size = round(sum(size for size, _ in there) / share)
                     kept = Kept(way, size, len(there) == len(whole), share)
-                    found.setdefault(lasting.videos[place], []).append(kept)
+                    video = lasting.videos[place]
+                    found[video] = (*found.get(video, ()), kept)
         return found
 
-    def _find_packed(self, lasting: Lasting) -> dict[str, list[Kept]]:
+    def _find_packed(self, lasting: Lasting) -> dict[str, tuple[Kept, ...]]:
         """The same of images, of which each way keeps one picture, in a pack."""
-        found: dict[str, list[Kept]] = {}
+        found: dict[str, tuple[Kept, ...]] = {}
         any_lies = self._packs.look()
         self._looked.add(OF_SEVERAL)
         ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
         find = self._packs.finder()
         for way in ways if any_lies else ():
-            kept_of = cache(partial(Kept, way, made=True))
+            kept_of = cache(lambda size, way=way: (Kept(way, size, made=True),))  # which images share
             for how, places in lasting.pictures(way) if self._packs.may_have(way.intermediate, way.codec) else ():
                 videos = [*map(lasting.videos.__getitem__, places.tolist())]
                 for video, picture in zip(videos, picture_keys(videos, how, way.codec), strict=True):
                     lies = find(picture)
                     if lies is not None:
                         self._found.add(lies.pack)
-                        found.setdefault(video, []).append(kept_of(lies.bytes))
+                        kept = kept_of(lies.bytes)
+                        found[video] = (*found[video], *kept) if video in found else kept
         return found
 
     def will_last(self, group_generation: int, keys: Iterable[str]) -> None:

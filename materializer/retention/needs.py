@@ -3,7 +3,6 @@
 An *epoch use* is what an epoch of the group needs of one video, at about one time. Numbers are arrays over videos.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,11 +24,11 @@ Rows = tuple[GenerationPlan, Ints, Ints, NDArray[np.bool_]]
 class VideoRows:
     """The clips to come of one plan by video."""
 
-    def __init__(self, each: ToCome, place: Mapping[str, int]) -> None:
-        """Of the videos whose content keys have a place, which counts from 0."""
+    def __init__(self, each: ToCome, places: Ints) -> None:
+        """Of the plan's videos that have a place, see `places_of`."""
         self._plan, self._ready = each.plan, each.ready
         rows = np.flatnonzero(each.rows)
-        video = np.array([place.get(key, -1) for key in each.plan.videos.keys])[each.plan.video[rows]]
+        video = places[each.plan.video[rows]]
         order = np.argsort(video, kind="stable")
         self._rows, self._video = rows[order], video[order]
         self._starts: list[int] | None = None

@@ -19,12 +19,13 @@ from viewcache.materializer.planning.devices import SOURCE
 from viewcache.materializer.retention.choice import Options
 from viewcache.materializer.retention.columns import Block, Columns, Limits, Once
 from viewcache.materializer.retention.density import Densities, DensityOf
-from viewcache.materializer.retention.horizon import generations_later, may_last
+from viewcache.materializer.retention.horizon import Reach, generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.needs import Floats, VideoRows
 from viewcache.materializer.retention.sources import Indexes, sketches_of
 from viewcache.materializer.retention.spread import NOWHERE, shuffled
-from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, are_images, kinds_of, ways_of
+from viewcache.materializer.retention.ways import ClipKind, Kept, ToCome, Way, Where, are_images, kinds_of, ways_of
+from viewcache.store.codec import ENCODED
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Weighed", "weigh"]
@@ -48,8 +49,8 @@ class Weighed:
     ways: tuple[Way, ...]
     """Its columns."""
     kinds: tuple[ClipKind, ...]
-    videos: tuple[str, ...]
-    """Content keys, in the order in which they are needed."""
+    where: Where
+    """The videos, in the order in which they are needed."""
     once: Once
     """What making everything takes of each video."""
     lasting: Lasting | None = None
@@ -60,6 +61,11 @@ class Weighed:
     """(V, ways) of the seconds those of one generation like this behind it; None where there is none."""
     plain: int = 0
     """From this column on the ways come once more, with the encoded file kept besides; 0 = they do not."""
+
+    @property
+    def videos(self) -> tuple[str, ...]:
+        """Content keys of the videos."""
+        return self.where.videos
 
 
 def weigh(
@@ -90,30 +96,28 @@ def weigh(
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
     later = generations_later([each.plan for each in plans]) if lasts else 0.0
-    ways = ways_of(kinds, cost.ladder.offered if lasts else ())
-    videos: dict[str, tuple[int, int]] = {}  # in the order of need; where its index is found
-    for number, each in enumerate(plans):
-        rows, first = np.unique(each.plan.video[each.rows], return_index=True)
-        rows = rows[np.argsort(first)]
-        for key, row in zip(each.plan.videos.keys.taken(rows), rows.tolist(), strict=True):
-            videos.setdefault(key, (number, row))
-    names = tuple(videos)
-    place = {name: k for k, name in enumerate(names)}
-    uses = [VideoRows(each, place) for each in plans]
-    fresh = [VideoRows(each.anew(), place) for each in plans] if later else []
+    where, place = Where.of(plans)
+    names = where.videos
+    of_images = bool(are_images(plans, names).all())
+    ways = ways_of(kinds, _codecs(cost, of_images=of_images) if lasts else ())
+    of_plans = [*zip(plans, where.places, strict=True)]
+    uses = [VideoRows(each, places) for each, places in of_plans]
+    fresh = [VideoRows(each.anew(), places) for each, places in of_plans] if later else []
     densities = densities or Densities()
     density: DensityOf = cache(partial(densities.of, cost.ladder))
-    lasting = Lasting(plans, kinds, ways, videos, part_bytes, cost.ladder, density) if lasts else None
+    lasting = None
+    if lasts:
+        reach = Reach([each.plan for each in plans], place)
+        lasting = Lasting(plans, kinds, ways, where, reach, part_bytes, cost.ladder, density)
     there = lying(lasting) if lying is not None and lasting is not None else {}
-    of_images = are_images(plans, names).all()
     by_columns = len(names) > MOST_INDEXES or of_images
-    sketched = _sketched(plans, list(videos.values())) if by_columns else None
+    sketched = _sketched(plans, where) if by_columns else None
     together = IMAGES if of_images else BLOCK
     found, once, anew = list[Columns](), list[Once](), list[Columns]()
     for start in range(0, len(names), together):
         block = names[start : start + together]
-        sources = sketched[start : start + together] if sketched else _indexes(plans, map(videos.__getitem__, block))
         end = start + len(block)
+        sources = sketched[start:end] if sketched else _indexes(plans, map(where.first, range(start, end)))
         rows_of = [[uses[k].rows(start, end) for k in kind.plans] for kind in kinds]
         reached = None if lasting is None else lasting.reach.counts[start:end]
         limits = Limits(most_bytes, part_bytes, whole_bytes, density, densities.known(block))
@@ -135,23 +139,27 @@ def weigh(
         )
     if SOURCE in cost.devices.bytes_per_s:  # what a network takes is in core seconds, see `near`
         far = [each.far or (lambda _: None) for each in plans]
-        on_disk = [far[number](row) is None for number, row in videos.values()]
+        on_disk = [far[number](row) is None for number, row in map(where.first, range(len(names)))]
         source_bytes *= np.array(on_disk, np.float64)[:, None]
     device_s = cost.devices.seconds({SOURCE: source_bytes, LOCAL: kept_bytes})
     leaf, nothing = ways.index(Way(len(kinds), None)), ways.index(Way(0, None))
     taken = now.size, cost_s, work_s
-    options = Options(*taken, leaf, nothing, device_s, ties=shuffled(names), batches=_batches(plans, place))
+    options = Options(*taken, leaf, nothing, device_s, ties=shuffled(names), batches=_batches(plans, where))
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in Once.__slots__))
-    return Weighed(options, ways, kinds, names, whole, lasting, there, again_s)
+    return Weighed(options, ways, kinds, where, whole, lasting, there, again_s)
 
 
-def _batches(plans: Sequence[ToCome], place: Mapping[str, int]) -> NDArray[np.int32]:
+def _codecs(cost: CostModel, *, of_images: bool) -> list[str]:
+    """In which pictures may last; those that pack several of one video are none for images."""
+    return [codec for codec in cost.ladder.offered if not (of_images and codec in ENCODED)]
+
+
+def _batches(plans: Sequence[ToCome], where: Where) -> NDArray[np.int32]:
     """(epochs, V) the batch of each video in each epoch of each plan that is still to be read; see `spread`."""
-    found = [np.zeros((0, len(place)), np.int32)]
-    for each in plans:
+    found = [np.zeros((0, len(where.videos)), np.int32)]
+    for each, of_video in zip(plans, where.places, strict=True):
         plan, rows = each.plan, np.flatnonzero(each.rows)
-        of_video = np.array([place.get(key, NOWHERE) for key in plan.videos.keys], np.int64)
-        epochs = np.full((plan.context.epochs, len(place)), NOWHERE, np.int32)
+        epochs = np.full((plan.context.epochs, len(where.videos)), NOWHERE, np.int32)
         # Of a video that comes several times in an epoch the first batch counts: later rows are written before.
         rows = rows[::-1]
         epochs[plan.epoch[rows] - plan.first_epoch, of_video[plan.video[rows]]] = plan.iteration[rows]
@@ -164,10 +172,9 @@ def _indexes(plans: Sequence[ToCome], places: Iterable[tuple[int, int]]) -> Inde
     return Indexes([plans[number].index_of(row) for number, row in places])
 
 
-def _sketched(plans: Sequence[ToCome], places: Sequence[tuple[int, int]]) -> Sketches:
-    number, row = np.array(places, np.int64).T
-    parts = [sketches_of(each.plan, row[number == k]) for k, each in enumerate(plans)]
-    order = np.argsort(np.argsort(number, kind="stable"))  # the parts stand one behind the other
+def _sketched(plans: Sequence[ToCome], where: Where) -> Sketches:
+    parts = [sketches_of(each.plan, where.row[where.plan == k]) for k, each in enumerate(plans)]
+    order = np.argsort(np.argsort(where.plan, kind="stable"))  # the parts stand one behind the other
     names = [each.name for each in fields(Sketches)]
     columns = ([getattr(part, name) for part in parts] for name in names)
     return Sketches(*(np.concatenate(column)[order] for column in columns))

@@ -50,6 +50,10 @@ class _Known:
     """Content keys."""
     pictures: tuple[str, ...]
     """Those of their pictures."""
+    firsts: tuple[int, ...]
+    """Where each of these begins, in bytes."""
+    objects: list[tuple[IntermediateObject, ...]]
+    """Each picture as decisions have it, in a tuple of its own, which all of them share; empty until one asks."""
     formed: Pack | None = None
     """How it is made, if it was formed in this run."""
     ways: Set[tuple[ObjectKind | None, str]] | None = None
@@ -93,8 +97,8 @@ class Packs:
         self._catalog, self._size_of = catalog, size_of
         self._known: dict[str, _Known] = {}
         """By content key."""
-        self._places: dict[str, dict[str, int]] = {}
-        """Content key of a picture → that of each pack that has it, and where it begins there in bytes."""
+        self._packs_of: dict[str, tuple[str, ...]] = {}
+        """Content key of a picture → those of the packs that have it; all pictures of one pack share one tuple."""
         self._formed_for: dict[int, set[str]] = {}
         """Generation of a group → content keys of the packs that were formed for it when it was chosen last."""
         self._superseded: set[str] = set()
@@ -114,13 +118,13 @@ class Packs:
         there = self._catalog.query("read_packs")
         ids, known = there["object_id"].to_pylist(), {pack.object_id for pack in self._known.values()}
         if fresh := [each for each in ids if each not in known]:
-            parts: dict[tuple[str, int], list[tuple[str, str]]] = {}
+            parts: dict[tuple[str, int], list[tuple[str, str, int]]] = {}
             for row in self._catalog.pack_parts(fresh).to_pylist():
-                parts.setdefault((row["pack"], row["object_id"]), []).append((row["video_key"], row["key"]))
-                self._places.setdefault(row["key"], {})[row["pack"]] = row["first_byte"]
+                part = row["video_key"], row["key"], row["first_byte"]
+                parts.setdefault((row["pack"], row["object_id"]), []).append(part)
             for (key, object_id), mine in parts.items():
-                images, pictures = zip(*mine, strict=True)
-                self._known[key] = _Known(object_id, images, pictures)
+                images, pictures, firsts = zip(*mine, strict=True)
+                self._learn(key, _Known(object_id, images, pictures, firsts, [()] * len(mine)))
         return bool(ids)
 
     def finder(self) -> Callable[[str], Lies | None]:
@@ -131,7 +135,7 @@ class Packs:
             for key, size in sizes.items()
             if size is not None
         }
-        return lambda picture: next((lies[pack] for pack in self._places.get(picture, ()) if pack in lies), None)
+        return lambda picture: next((lies[pack] for pack in self._packs_of.get(picture, ()) if pack in lies), None)
 
     def may_have(self, kind: ObjectKind | None, codec: str) -> bool:
         """Whether pictures of a kind in a codec that was decided with them may lie in a pack."""
@@ -142,8 +146,8 @@ class Packs:
         for pack in packs:
             self._failures.update(pack.images)
 
-    def lying(self, pictures: Iterable[Picture]) -> list[IntermediateObject]:
-        """Those of some pictures that lie in the store."""
+    def lying(self, pictures: Iterable[Picture]) -> list[tuple[IntermediateObject, ...]]:
+        """Those of some pictures that lie in the store, each in a tuple of its own."""
         find = self.finder()
         found = ((video, recipe, find(recipe.key)) for video, recipe in pictures)
         return [self._object(video, recipe, lies.pack) for video, recipe, lies in found if lies is not None]
@@ -167,10 +171,10 @@ class Packs:
             if key not in wanted and not self._stays(key, making):
                 del self._known[key]
                 for picture in set(pack.pictures):  # a store may hold one that says the same picture twice
-                    places = self._places[picture]
-                    del places[key]
-                    if not places:
-                        del self._places[picture]
+                    if others := tuple(each for each in self._packs_of[picture] if each != key):
+                        self._packs_of[picture] = others
+                    else:
+                        del self._packs_of[picture]
 
     def located(self, each: IntermediateObject) -> IntermediateObject:
         """A picture in a pack that lies there, if any does: it may have come otherwise than was planned.
@@ -179,9 +183,10 @@ class Packs:
         """
         if not each.pack or self._size_of(each.pack) is not None:
             return each
-        for pack, first in self._places.get(each.recipe.key, {}).copy().items():
+        for pack in self._packs_of.get(each.recipe.key, ()):
             known = self._known.get(pack)
             if known is not None and self._size_of(pack) is not None:
+                first = known.firsts[known.pictures.index(each.recipe.key)]
                 return replace(each, object_id=known.object_id, pack=pack, first=first)
         return each
 
@@ -205,8 +210,10 @@ class Packs:
         blocks: Mapping[str, tuple[int, str]],
         making: Callable[[], Set[str]],
         most_bytes: int,
-    ) -> list[IntermediateObject]:
+    ) -> list[tuple[IntermediateObject, ...]]:
         """Which of the pictures that were chosen are kept, in packs that lie there or come, and in new ones.
+
+        Each is in a tuple of its own, the same one in each decision: there may be a million.
 
         What was formed for the generation before and is not being made is formed anew: a task that has joined since
         may need an image sooner, and the block that has it first is the one that decodes it.
@@ -223,13 +230,13 @@ class Packs:
         find = self.finder()  # asked after that: what was being made lies there now
         lies = {recipe.key: there for _, recipe in pictures if (there := find(recipe.key)) is not None}
         stays = self._those_that_stay(Counter(each.pack for each in lies.values()), set(weighed))
-        found: list[IntermediateObject] = []
+        found: list[tuple[IntermediateObject, ...]] = []
         fresh: dict[tuple[int, str, str, str], list[Picture]] = {}
         for video, recipe in pictures:
             if recipe.key in lies:
                 pack = lies[recipe.key].pack if lies[recipe.key].pack in stays else None
             else:
-                pack = next((each for each in self._places.get(recipe.key, {}) if each in coming), None)
+                pack = next((each for each in self._packs_of.get(recipe.key, ()) if each in coming), None)
                 failures = self._failures[video]
                 if pack is None and video in blocks and failures < TRIES:
                     alone = video if failures else ""
@@ -239,7 +246,7 @@ class Packs:
         new = [each for key in sorted(fresh) for each in self._pieces(key[1], fresh[key], most_bytes)]
         formed = self._form(new)
         kept = [*found, *formed]
-        self._supersede(group_generation, {each.pack for each in formed}, kept)
+        self._supersede(group_generation, {each.pack for (each,) in formed}, [each for (each,) in kept])
         return kept
 
     def packs_of(self, objects: Iterable[IntermediateObject]) -> list[Pack]:
@@ -294,7 +301,7 @@ class Packs:
         places = pieces([math.prod(recipe.shape) for _, recipe in pictures], most_bytes)
         return [(block, [pictures[place] for place in each]) for each in places]
 
-    def _form(self, packs: Sequence[tuple[str, list[Picture]]]) -> list[IntermediateObject]:
+    def _form(self, packs: Sequence[tuple[str, list[Picture]]]) -> list[tuple[IntermediateObject, ...]]:
         """New packs of pictures, each with its block; they are recorded."""
         if not packs:
             return []
@@ -314,22 +321,42 @@ class Packs:
         rows = [*_rows((pack, places) for pack, places in named if pack.key not in self._known)]
         if rows:
             self._catalog.record_packs(pa.Table.from_pylist(rows))
-        objects: list[IntermediateObject] = []
+        objects: list[tuple[IntermediateObject, ...]] = []
         for pack, places in zip(formed, firsts, strict=True):
             ways = {(each.kind, each.codec) for each in pack.pictures if each.codec_is_chosen}
             keys_in = tuple(each.key for each in pack.pictures)
-            self._known[pack.key] = _Known(pack.object_id, pack.images, keys_in, pack, ways)
-            for image, picture, first in zip(pack.images, pack.pictures, places, strict=True):
-                self._places.setdefault(picture.key, {})[pack.key] = first
-                objects.append(self._object(image, picture, pack.key))
+            before = self._known.get(pack.key)
+            nothing: list[tuple[IntermediateObject, ...]] = [()] * len(keys_in)
+            shared = nothing if before is None else before.objects
+            made = _Known(pack.object_id, pack.images, keys_in, places, shared, pack, ways)
+            self._learn(pack.key, made)
+            for place, (image, picture) in enumerate(zip(pack.images, pack.pictures, strict=True)):
+                objects.append(_object(made, pack.key, place, image, picture))
         return objects
 
-    def _object(self, video: str, recipe: Recipe, pack: str) -> IntermediateObject:
-        return IntermediateObject(self._known[pack].object_id, video, recipe, pack, self._places[recipe.key][pack])
+    def _learn(self, key: str, pack: _Known) -> None:
+        self._known[key] = pack
+        alone = (key,)
+        for picture in pack.pictures:
+            others = self._packs_of.setdefault(picture, alone)
+            if key not in others:
+                self._packs_of[picture] = (*others, key)
+
+    def _object(self, video: str, recipe: Recipe, pack: str) -> tuple[IntermediateObject, ...]:
+        known = self._known[pack]
+        return _object(known, pack, known.pictures.index(recipe.key), video, recipe)
 
     def _stays(self, key: str, making: Set[str]) -> bool:
         """Whether a pack is being made or lies there; in this order, since it may arrive meanwhile."""
         return key in self._known and (key in making or self._size_of(key) is not None)
+
+
+def _object(known: _Known, pack: str, place: int, video: str, recipe: Recipe) -> tuple[IntermediateObject, ...]:
+    """The picture at a place of a pack, as it is known or as it is made otherwise now."""
+    found = known.objects[place]
+    if not found or found[0].recipe is not recipe:
+        found = known.objects[place] = (IntermediateObject(known.object_id, video, recipe, pack, known.firsts[place]),)
+    return found
 
 
 def _rows(packs: Iterable[tuple[Pack, tuple[int, ...]]]) -> Iterator[dict[str, object]]:
@@ -351,7 +378,8 @@ def first_blocks(plans: Sequence[ToCome]) -> dict[str, tuple[int, str]]:
         rows = np.flatnonzero(each.rows & ~each.ready)
         rows = rows[np.argsort(plan.seq[rows], kind="stable")]
         numbers, first = np.unique(plan.video[rows], return_index=True)
-        for number, row in zip(numbers.tolist(), rows[first].tolist(), strict=True):
-            image, mine = plan.videos.keys[number], (int(plan.seq[row]), plan.key(row))
+        firsts = rows[first]
+        blocks = zip(plan.seq[firsts].tolist(), plan.keys_of(firsts.tolist()), strict=True)
+        for image, mine in zip(plan.videos.keys.taken(numbers), blocks, strict=True):
             found[image] = min(mine, found.get(image, mine))
     return found

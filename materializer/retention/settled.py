@@ -27,7 +27,7 @@ class SettledWays:
 
     def choose(self, ways: Mapping[str, Way]) -> None:
         """Take note of what was chosen for the newest generation, by the content key of the video."""
-        self._ways = {**self._ways, **ways}
+        self._ways.update(ways)
 
     def has(self, task_id: int, videos: Collection[str]) -> None:
         """A task has these videos, by their content keys, and no others; whether one is among them is asked of each."""

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.sketch import Sketches
 from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.retention.ways import ToCome, Where
 
-__all__ = ["Indexes", "Sources", "sketches_of"]
+__all__ = ["Indexes", "Sources", "native_bytes_of", "sketches_of"]
 
 
 class Sources(Protocol):
@@ -74,6 +75,15 @@ class Indexes:
             if end > start:
                 found[k] = self._indexes[k].span_packets(first[start:end], last[start:end]).sum()
         return found
+
+
+def native_bytes_of(plans: Sequence[ToCome], where: Where) -> NDArray[np.int64]:
+    """(V,) of a frame of each video in the decoder's own planes, by what plans know of it; -1 if these are not kept."""
+    found = np.full(len(where.videos), -1, np.int64)
+    for number, each in enumerate(plans):
+        mine = where.plan == number
+        found[mine] = each.plan.videos.native_bytes[where.row[mine]]
+    return found
 
 
 def sketches_of(plan: GenerationPlan, rows: NDArray[np.int64]) -> Sketches:

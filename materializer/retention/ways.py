@@ -1,6 +1,6 @@
 """The ways to keep a video's clips: which there are, and what they are chosen for (SAND §5.3)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,8 +23,10 @@ __all__ = [
     "Kept",
     "ToCome",
     "Way",
+    "Where",
     "are_images",
     "kinds_of",
+    "places_of",
     "ways_of",
 ]
 
@@ -133,6 +135,43 @@ class ToCome:
         plan = self.plan
         rows = np.full(len(plan), epochs_left(plan) > 0)
         return replace(self, rows=rows, ready=np.zeros(len(plan), np.bool_))
+
+
+def places_of(keys: Iterable[str], place: Mapping[str, int]) -> NDArray[np.int64]:
+    """(keys,) the place of each video, which counts from 0, by its content key; -1 of one that has none."""
+    return np.array([place.get(key, -1) for key in keys], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """V videos in the order in which they are needed, and where some plans have them."""
+
+    videos: tuple[str, ...]
+    """Content keys."""
+    plan: NDArray[np.int64]
+    """(V,) the number of the first plan that has each."""
+    row: NDArray[np.int64]
+    """(V,) its row among the videos of that plan."""
+    places: tuple[NDArray[np.int64], ...]
+    """Of each plan: which of the V each of its videos is, -1 if none."""
+
+    @classmethod
+    def of(cls, plans: Sequence[ToCome]) -> tuple["Where", dict[str, int]]:
+        """Videos that have clips to come; and the place of each by its content key, which is not needed for long."""
+        codes: dict[str, int] = {}
+        for number, each in enumerate(plans):
+            rows, first = np.unique(each.plan.video[each.rows], return_index=True)
+            rows = rows[np.argsort(first)]
+            for key, code in zip(each.plan.videos.keys.taken(rows), (rows * len(plans) + number).tolist(), strict=True):
+                codes.setdefault(key, code)
+        row, plan = np.divmod(np.fromiter(codes.values(), np.int64, len(codes)), max(1, len(plans)))
+        place = dict(zip(codes, range(len(codes)), strict=True))
+        places = tuple(places_of(each.plan.videos.keys, place) for each in plans)
+        return cls(tuple(codes), plan, row, places), place
+
+    def first(self, place: int) -> tuple[int, int]:
+        """The number of the first plan that has a video, and the video's row there."""
+        return int(self.plan[place]), int(self.row[place])
 
 
 def are_images(plans: Sequence[ToCome], videos: Sequence[str]) -> NDArray[np.bool_]:

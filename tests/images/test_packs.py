@@ -282,7 +282,7 @@ def keep(
     """What is kept for a generation of pictures that were chosen, in packs of any size."""
     kept = packs.kept(generation, pictures, among, blocks, lambda: making, 1 << 30)
     packs.forget_superseded(making)
-    return kept
+    return [each for (each,) in kept]
 
 
 class Shelf:
@@ -410,7 +410,7 @@ def test_a_picture_is_found_in_whatever_pack_lies_there(catalog: Catalog) -> Non
     images = [image for image, _ in pictures]
     first = keep(packs, 0, pictures, images, dict.fromkeys(images, (0, "aa" * 16)))
     blocks = {image: (k % 2, f"{k % 2}e" * 16) for k, image in enumerate(images)}
-    since = packs.kept(0, pictures, images, blocks, set, 1 << 30)
+    since = [each for (each,) in packs.kept(0, pictures, images, blocks, set, 1 << 30)]
     assert [packs.located(each) for each in (*first, *since)] == [*first, *since], "nothing lies there"
     sizes[first[0].pack] = 10
     packs.forget_superseded(set())
