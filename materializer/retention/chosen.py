@@ -18,7 +18,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject
 from viewcache.materializer.retention.balance import RULES, Times, times_of
-from viewcache.materializer.retention.choice import Options, WayChoice, taken
+from viewcache.materializer.retention.choice import WayChoice, taken
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.fixed_share import keep_share
 from viewcache.materializer.retention.horizon import generations_later, may_last
@@ -26,6 +26,7 @@ from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
 from viewcache.materializer.retention.needs import Floats
 from viewcache.materializer.retention.options import Weighed, weigh
+from viewcache.materializer.retention.settled import Settled
 from viewcache.materializer.retention.ways import Kept, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.keeping import Keeping
@@ -34,7 +35,7 @@ from viewcache.materializer.workers.pool import job_bytes
 from viewcache.store.codec import ENCODED
 from viewcache.store.tier import LOCAL, REMOTE
 
-__all__ = ["Chosen", "IndexOf", "KeepSettings", "Settled", "choose", "free_bytes_for", "keepings", "to_come"]
+__all__ = ["Chosen", "IndexOf", "KeepSettings", "choose", "free_bytes_for", "keepings", "to_come"]
 
 _NAMES = {None: "nothing", ObjectKind.FRAMES: "decoded frames", ObjectKind.AUG: "resized frames"}
 _WHOLE_NAMES = {ObjectKind.FRAMES: "all decoded frames", ObjectKind.AUG: "all resized frames"}
@@ -45,9 +46,6 @@ _NEVER = np.iinfo(np.int64).max
 
 IndexOf = Callable[[int], MediaIndex]
 """Gives the packet index of a row of a plan's videos."""
-
-STAYS = 0.9
-"""What is so much of the cost of what was chosen before is no reason to choose again: estimates are not better."""
 
 WINDOW_BATCHES = 2
 """Room for so many batches of each task is for clips that are made shortly before they are read."""
@@ -131,47 +129,6 @@ class EpochCosts:
     """Of every generation behind it."""
     pay_after: Mapping[str, float] = field(default_factory=dict)
     """The same as ``pays_after`` of the videos of which each of what lasts is kept, by its name in `Chosen.ways`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What was chosen for other generations: of a video the same lasts for all of them."""
-
-    ways: Mapping[str, Way] = field(default_factory=dict)
-    """By the content key of the video; as long as it costs little more than the best, it stays."""
-    later: bool = False
-    """Whether it was chosen for a later generation: nothing is built that the later one does not keep."""
-
-    def seen_in(self, weighed: Weighed) -> Options:
-        """What a rule is to choose among."""
-        options, ways = weighed.options, weighed.ways
-        columns: dict[Way, list[int]] = {}  # with and without its file a video has each way twice
-        for k, way in enumerate(ways):
-            columns.setdefault(way, []).append(k)
-        lasting = np.array([way.lasts for way in ways])
-        cost_s = options.cost_s.copy()
-        device_s = {name: each.copy() for name, each in options.device_s.items()}
-        alike: dict[tuple[Way, ...], list[int]] = {}  # what stays, and what of it lies there → the videos
-        for video, key in enumerate(weighed.videos):
-            if key in self.ways and self.ways[key] in columns:
-                lies = [each.way for each in weighed.lying.get(key, ()) if each.made] if self.later else []
-                alike.setdefault((self.ways[key], *lies), []).append(video)
-        for (way, *there), videos in alike.items():
-            stays, rows = columns[way], np.array(videos)[:, None]
-            if self.later:
-                built = lasting.copy()
-                built[[*stays, *(k for each in there for k in columns[each])]] = False
-                cost_s[rows, np.flatnonzero(built)] = np.inf
-            # What ends with its generation is begun anew by each.
-            for each in (cost_s, *device_s.values()) if lasting[stays].any() else ():
-                each[rows, stays] *= STAYS
-        return replace(options, cost_s=cost_s, device_s=device_s)
-
-    def stays_in(self, weighed: Weighed) -> NDArray[np.bool_]:
-        """(V,) of which videos something was kept before, or lies in the store."""
-        kept = {key for key, way in self.ways.items() if way.keeps}
-        kept |= {key for key, each in weighed.lying.items() if any(lies.made for lies in each)}
-        return np.array([key in kept for key in weighed.videos], np.bool_)
 
 
 _UNSETTLED = Settled()
@@ -436,10 +393,11 @@ def keepings(
     """
     clips = [np.ones(len(plan), np.bool_) for plan in plans]
     if chosen is not None:
-        ways = chosen.way_of()
+        kept = np.array([way.kept for way in chosen.weighed.ways])[chosen.choice.option]
         for number, kind in enumerate(chosen.weighed.kinds):
+            mine = {chosen.weighed.videos[place] for place in np.flatnonzero(kept > number).tolist()}
             for k in kind.plans:
-                kept = np.array([key in ways and number < ways[key].kept for key in plans[k].videos.keys])
-                clips[k] = kept[plans[k].video]
+                keeps = [key in mine for key in plans[k].videos.keys] if mine else [False] * len(plans[k].videos)
+                clips[k] = np.array(keeps)[plans[k].video]
     windows = [max(1, free_bytes // len(plans) // plan.clip_room) for plan in plans]
     return [Keeping(mine, window, free_bytes, intermediates) for mine, window in zip(clips, windows, strict=True)]

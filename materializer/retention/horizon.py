@@ -4,7 +4,7 @@ What is drawn there is not known yet. Each further epoch is expected to need of 
 generation needs of it, wherever in the video its clips begin.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +37,13 @@ def may_last(plans: Sequence[GenerationPlan]) -> bool:
 class Reach:
     """The frames that clips of some videos can have, whatever is drawn: those of all items of each."""
 
-    def __init__(self, plans: Sequence[GenerationPlan], place: Mapping[str, int]) -> None:
-        """Of the videos whose content keys have a place, which counts from 0."""
+    def __init__(self, plans: Sequence[GenerationPlan], places: Sequence[NDArray[np.int64]], count: int) -> None:
+        """Of so many videos, and which of these each video of each plan is; -1 if none."""
         found = []
-        self.strides = np.zeros(len(place), np.int64)
+        self.strides = np.zeros(count, np.int64)
         """(V,) the greatest common divisor of the strides of all tasks that have the video."""
-        for plan in plans:
+        for plan, of_video in zip(plans, places, strict=True):
             items, sampling = plan.items, plan.task.sampling
-            of_video = np.array([place.get(key, -1) for key in items.videos.keys], np.int64)
             mine = np.unique(of_video[of_video >= 0])
             self.strides[mine] = np.gcd(self.strides[mine], 1 if sampling.by_time else sampling.frame_stride)
             found.append(np.stack([of_video[items.video], items.begin, items.begin + items.frames]))
@@ -60,7 +59,7 @@ class Reach:
         before[1:] = np.where(same, until[:-1], 0)
         self._first, self._last = np.maximum(first, before), last
         size = np.maximum(0, self._last - self._first)
-        self.counts = np.bincount(self._video, size, len(place)).astype(np.float64)
+        self.counts = np.bincount(self._video, size, count).astype(np.float64)
         """(V,) how many frames there are of each video."""
 
     def frames(self, place: int) -> NDArray[np.int32]:

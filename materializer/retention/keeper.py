@@ -26,7 +26,6 @@ from viewcache.materializer.retention.chosen import (
     Chosen,
     IndexOf,
     KeepSettings,
-    Settled,
     choose,
     free_bytes_for,
     keepings,
@@ -40,7 +39,7 @@ from viewcache.materializer.retention.kept_objects import KeptObjects, Objects, 
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
 from viewcache.materializer.retention.packs import LocatedPictures, Packs
-from viewcache.materializer.retention.settled import SettledWays
+from viewcache.materializer.retention.settled import Settled, SettledWays
 from viewcache.materializer.retention.told import Told, foretell
 from viewcache.materializer.retention.ways import ToCome, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration

@@ -159,14 +159,15 @@ class _Fetches:
     def __init__(self, weighed: Weighed, plans: Sequence[ToCome]) -> None:
         self._weighed = weighed
         self._kinds = weighed.kinds
-        place = {key: k for k, key in enumerate(weighed.videos)}
+        where, count = weighed.where, len(weighed.videos)
         first = min((int(each.plan.epoch.min(initial=0)) + each.plan.context.joined for each in plans), default=0)
-        self._visits = [_visits(each, place, first) for each in plans]
-        self._anew = [_visits(each.anew(), place, first) for each in plans]
-        self._part = np.zeros(len(place))
+        of_plans = [*zip(plans, where.places, strict=True)]
+        self._visits = [_visits(each, places, count, first) for each, places in of_plans]
+        self._anew = [_visits(each.anew(), places, count, first) for each, places in of_plans]
+        self._part = np.zeros(count)
         """Of a file that one epoch of all tasks needs: the groups of pictures that its clips are in, at most all."""
-        for each in plans:
-            videos, at = each.plan.videos, np.array([place.get(key, -1) for key in each.plan.videos.keys])
+        for each, at in of_plans:
+            videos = each.plan.videos
             group = videos.frames / videos.keyframes
             part = each.plan.task.sampling.samples_per_video * (_span(each.plan) + group) / np.maximum(1, videos.frames)
             np.add.at(self._part, at[at >= 0], part[at >= 0])
@@ -225,12 +226,12 @@ def _span(plan: GenerationPlan) -> float:
     return float(frames.max() - frames.min() + 1)
 
 
-def _visits(each: ToCome, place: Mapping[str, int], first: int) -> NDArray[np.bool_]:
+def _visits(each: ToCome, places: NDArray[np.int64], count: int, first: int) -> NDArray[np.bool_]:
     """(V, epochs) whether a video is needed in an epoch of the group, from the ``first`` on."""
     plan = each.plan
     rows = np.flatnonzero(each.rows)
-    video = np.array([place.get(key, -1) for key in plan.videos.keys], np.int64)[plan.video[rows]]
+    video = places[plan.video[rows]]
     epoch = plan.epoch[rows] + plan.context.joined - first
-    found = np.zeros((len(place), int(epoch.max(initial=0)) + 1), np.bool_)
+    found = np.zeros((count, int(epoch.max(initial=0)) + 1), np.bool_)
     found[video[video >= 0], epoch[video >= 0]] = True
     return found

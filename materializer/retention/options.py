@@ -96,7 +96,7 @@ def weigh(
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
     later = generations_later([each.plan for each in plans]) if lasts else 0.0
-    where, place = Where.of(plans)
+    where = Where.of(plans)
     names = where.videos
     of_images = bool(are_images(plans, names).all())
     ways = ways_of(kinds, _codecs(cost, of_images=of_images) if lasts else ())
@@ -107,7 +107,7 @@ def weigh(
     density: DensityOf = cache(partial(densities.of, cost.ladder))
     lasting = None
     if lasts:
-        reach = Reach([each.plan for each in plans], place)
+        reach = Reach([each.plan for each in plans], where.places, len(names))
         lasting = Lasting(plans, kinds, ways, where, reach, part_bytes, cost.ladder, density)
     there = lying(lasting) if lying is not None and lasting is not None else {}
     by_columns = len(names) > MOST_INDEXES or of_images

@@ -381,5 +381,6 @@ def first_blocks(plans: Sequence[ToCome]) -> dict[str, tuple[int, str]]:
         firsts = rows[first]
         blocks = zip(plan.seq[firsts].tolist(), plan.keys_of(firsts.tolist()), strict=True)
         for image, mine in zip(plan.videos.keys.taken(numbers), blocks, strict=True):
-            found[image] = min(mine, found.get(image, mine))
+            if image not in found or mine < found[image]:
+                found[image] = mine
     return found

@@ -1,11 +1,66 @@
 """What was chosen for each video, as far as a task that is open has it: an owner may be open for years."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
-from viewcache.materializer.retention.chosen import Settled
+import numpy as np
+from numpy.typing import NDArray
+
+from viewcache.materializer.retention.choice import Options
+from viewcache.materializer.retention.options import Weighed
 from viewcache.materializer.retention.ways import Way
 
-__all__ = ["SettledWays"]
+__all__ = ["Settled", "SettledWays"]
+
+STAYS = 0.9
+"""What is so much of the cost of what was chosen before is no reason to choose again: estimates are not better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What was chosen for other generations: of a video the same lasts for all of them."""
+
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    """By the content key of the video; as long as it costs little more than the best, it stays."""
+    later: bool = False
+    """Whether it was chosen for a later generation: nothing is built that the later one does not keep."""
+
+    def seen_in(self, weighed: Weighed) -> Options:
+        """What a rule is to choose among."""
+        options, ways = weighed.options, weighed.ways
+        columns: dict[Way, list[int]] = {}  # with and without its file a video has each way twice
+        for k, way in enumerate(ways):
+            columns.setdefault(way, []).append(k)
+        lasting = np.array([way.lasts for way in ways])
+        cost_s = options.cost_s.copy()
+        device_s = {name: each.copy() for name, each in options.device_s.items()}
+        stayed = [*map(self.ways.get, weighed.videos)]
+        there: list[tuple[Way, ...]] = [()] * len(stayed)
+        if self.later:
+            lying = map(weighed.lying.get, weighed.videos)
+            there = [tuple(each.way for each in lies or () if each.made) for lies in lying]
+        alike: dict[tuple[int, ...], list[int]] = {}  # what stays, and what of it lies there → the videos
+        for video, lies in enumerate(there):
+            alike.setdefault((id(stayed[video]), *map(id, lies)), []).append(video)
+        for videos in alike.values():
+            stays_as = stayed[videos[0]]
+            if stays_as is None or stays_as not in columns:
+                continue
+            stays, rows = columns[stays_as], np.array(videos)[:, None]
+            if self.later:
+                built = lasting.copy()
+                built[[*stays, *(k for each in there[videos[0]] for k in columns[each])]] = False
+                cost_s[rows, np.flatnonzero(built)] = np.inf
+            # What ends with its generation is begun anew by each.
+            for each in (cost_s, *device_s.values()) if lasting[stays].any() else ():
+                each[rows, stays] *= STAYS
+        return replace(options, cost_s=cost_s, device_s=device_s)
+
+    def stays_in(self, weighed: Weighed) -> NDArray[np.bool_]:
+        """(V,) of which videos something was kept before, or lies in the store."""
+        kept = {key for key, way in self.ways.items() if way.keeps}
+        kept |= {key for key, each in weighed.lying.items() if any(lies.made for lies in each)}
+        return np.array([key in kept for key in weighed.videos], np.bool_)
 
 
 class SettledWays:

@@ -1,6 +1,6 @@
 """The ways to keep a video's clips: which there are, and what they are chosen for (SAND §5.3)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,6 @@ __all__ = [
     "Where",
     "are_images",
     "kinds_of",
-    "places_of",
     "ways_of",
 ]
 
@@ -137,11 +136,6 @@ class ToCome:
         return replace(self, rows=rows, ready=np.zeros(len(plan), np.bool_))
 
 
-def places_of(keys: Iterable[str], place: Mapping[str, int]) -> NDArray[np.int64]:
-    """(keys,) the place of each video, which counts from 0, by its content key; -1 of one that has none."""
-    return np.array([place.get(key, -1) for key in keys], np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class Where:
     """V videos in the order in which they are needed, and where some plans have them."""
@@ -156,8 +150,8 @@ class Where:
     """Of each plan: which of the V each of its videos is, -1 if none."""
 
     @classmethod
-    def of(cls, plans: Sequence[ToCome]) -> tuple["Where", dict[str, int]]:
-        """Videos that have clips to come; and the place of each by its content key, which is not needed for long."""
+    def of(cls, plans: Sequence[ToCome]) -> "Where":
+        """The videos that have clips to come."""
         codes: dict[str, int] = {}
         for number, each in enumerate(plans):
             rows, first = np.unique(each.plan.video[each.rows], return_index=True)
@@ -166,8 +160,8 @@ class Where:
                 codes.setdefault(key, code)
         row, plan = np.divmod(np.fromiter(codes.values(), np.int64, len(codes)), max(1, len(plans)))
         place = dict(zip(codes, range(len(codes)), strict=True))
-        places = tuple(places_of(each.plan.videos.keys, place) for each in plans)
-        return cls(tuple(codes), plan, row, places), place
+        places = tuple(np.array([place.get(key, -1) for key in each.plan.videos.keys], np.int64) for each in plans)
+        return cls(tuple(codes), plan, row, places)
 
     def first(self, place: int) -> tuple[int, int]:
         """The number of the first plan that has a video, and the video's row there."""

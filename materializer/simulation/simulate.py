@@ -14,8 +14,9 @@ from itertools import count
 import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.retention.chosen import KeepSettings, Settled
+from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.retention.horizon import epochs_left
+from viewcache.materializer.retention.settled import Settled
 from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import Demand

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.ladder import GUESSED, Rung
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.retention.chosen import Chosen, KeepSettings, Settled, choose, free_bytes_for, keepings
+from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, keepings
+from viewcache.materializer.retention.settled import Settled
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace

@@ -15,11 +15,12 @@ from tests.tiny import make_decoding_dear, single
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention import options, told
 from viewcache.materializer.retention.choice import Options
-from viewcache.materializer.retention.chosen import STAYS, Chosen, Settled
+from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.intermediates import intermediate_recipe
 from viewcache.materializer.retention.kept_objects import KeptObjects
 from viewcache.materializer.retention.options import Weighed, weigh
 from viewcache.materializer.retention.packs import Packs
+from viewcache.materializer.retention.settled import STAYS, Settled
 from viewcache.materializer.retention.told import kept_tables
 from viewcache.materializer.retention.ways import How, ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration

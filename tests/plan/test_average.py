@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from tests.plan.test_horizon import COST, INDEX, PICTURES, VIDEOS, plan
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.retention.average import GENERATIONS, Average
-from viewcache.materializer.retention.chosen import KeepSettings, Settled, choose
+from viewcache.materializer.retention.chosen import KeepSettings, choose
+from viewcache.materializer.retention.settled import Settled
 from viewcache.materializer.retention.ways import ToCome, Way
 
 LIKE = ((1, 5, True),)

@@ -13,8 +13,9 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.balance import balance
 from viewcache.materializer.retention.choice import Options, WayChoice
-from viewcache.materializer.retention.chosen import Chosen, KeepSettings, Settled, choose
+from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
 from viewcache.materializer.retention.fixed_share import keep_share
+from viewcache.materializer.retention.settled import Settled
 from viewcache.materializer.retention.spread import shuffled
 from viewcache.materializer.retention.ways import ToCome
 

@@ -61,8 +61,8 @@ def test_frames_that_clips_can_have(runs: list[tuple[int, int, int]]) -> None:
     columns |= {"video": video, "begin": begin, "frames": frames}
     items = Items(**columns)
     object.__setattr__(whole, "context", _with_items(whole, items))
-    place = {key: k for k, key in enumerate(items.videos.keys)}
-    reach = Reach([whole], place)
+    count = len(items.videos)
+    reach = Reach([whole], [np.arange(count)], count)
     for k in range(4):
         expected = sorted({frame for v, b, n in runs if v == k for frame in range(b, b + n)})
         assert reach.frames(k).tolist() == expected

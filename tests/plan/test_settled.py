@@ -13,11 +13,11 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.retention.chosen import STAYS, Chosen, KeepSettings, Settled, choose
+from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.packs import Packs
-from viewcache.materializer.retention.settled import SettledWays
+from viewcache.materializer.retention.settled import STAYS, Settled, SettledWays
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 
 BUDGET = PICTURES // 4
