@@ -180,6 +180,8 @@ def bench(args: Namespace) -> Iterator[Result]:
     """Each kind of image in turn, all systems in every round, in a new order; then the many."""
     if args.epochs < 2:
         sys.exit(f"--epochs must be at least 2, not {args.epochs}: later epochs are measured too")
+    if args.many_epochs == 1 or args.many_epochs < 0:
+        sys.exit(f"--many-epochs must be 0 or at least 2, not {args.many_epochs}: later epochs are measured too")
     if args.quick:
         args.images, args.epochs = min(args.images, QUICK_IMAGES), 2
     folder = Path(tempfile.mkdtemp(prefix="viewcache-images-", dir=args.dir))
@@ -279,6 +281,21 @@ def _many(pictures: Sequence[tuple[str, np.ndarray]], folder: Path, args: Namesp
     aim = Aim(at_most=3) if args.many == STATED else None
     title = f"{args.many:,} images, scanned before: first batch after opening began"
     yield Figure(title, again.batch_wall_s - again.imported_wall_s, "s", aim)
+    if args.many_epochs:
+        yield _trained_on_many(replace(ours, epochs=args.many_epochs, short_side=48, crop=40), args)
+
+
+def _trained_on_many(setting: Setting, args: Namespace) -> Table:
+    """What each image of such a folder takes in a training, of cores and of memory."""
+    columns: dict[str, Callable[[Took], float]] = {
+        "first epoch, CPU ms an image": lambda run: 1e3 * first_epoch(run)[1],
+        "later epochs": lambda run: 1e3 * later_epochs(run)[1],
+        "first epoch, wall s": lambda run: run.wall_s[0] - run.imported_wall_s,
+        "peak MB": lambda run: run.peak_mb,
+    }
+    took = {name: _run(replace(setting, system=name), args) for name in (OURS, PILLOW)}
+    rows = {name: tuple(round(value(run), 3) for value in columns.values()) for name, run in took.items()}
+    return Table(f"{args.many:,} images of {TINY} x {TINY}, {setting.epochs} epochs", tuple(columns), rows)
 
 
 # The images ----------------------------------------------------------------------------------------------------------
@@ -357,6 +374,9 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--kinds", nargs="*", choices=KINDS, default=list(KINDS), help="of images (default all)")
     parser.add_argument(
         "--many", type=int, default=0, help="tiny images in a folder that is only opened (default none)"
+    )
+    parser.add_argument(
+        "--many-epochs", type=int, default=0, help="of a training over these, at least 2 (default: none)"
     )
     parser.add_argument("--python", type=Path, help="of an environment with torchvision or ffcv, for those rivals")
     parser.add_argument("--dir", type=Path, help="where images and stores are made (default: the temporary folder)")

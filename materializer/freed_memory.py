@@ -11,7 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["give_back_memory"]
+__all__ = ["give_back_after", "give_back_memory"]
+
+MANY = 1 << 14
+"""What was gone through for fewer files is not worth the time."""
+
+
+def give_back_after(files: int) -> None:
+    """Do so where something was worked out for many files, which takes more memory for a moment than what is kept."""
+    if files > MANY:
+        give_back_memory()
 
 
 def give_back_memory() -> None:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from viewcache.catalog import Catalog
 from viewcache.errors import Closed
 from viewcache.materializer.collecting import uncollected
+from viewcache.materializer.freed_memory import give_back_after
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
@@ -171,8 +172,9 @@ class Keeper:
                 begun = time.monotonic()
                 later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
                 settled = self.settled.seen(later=later)
-                decided = self._decide_or_not(number, together[number], places[number], cost, settled, guard, making)
-                self._decided[number] = decided
+                mine = together[number], places[number]
+                self._decided[number] = self._decide_or_not(number, *mine, cost, settled, guard, making)
+                give_back_after(max(len(work.plan.videos) for work, _ in together[number]))
                 self._observer.decided(begun)
             for number in places.keys() - set(open_again):
                 self._decided[number] = replace(self._decided[number], place=places[number])

@@ -128,25 +128,32 @@ def weigh(
             again = [[fresh[k].rows(start, end) for k in kind.plans] for kind in kinds]
             anew.append(Block(kinds, again, sources, cost, limits, reached).columns(ways))
         found.append(columns)
-    now = Columns(*(np.concatenate(each) for each in zip(*found, strict=True)))
-    behind = Columns(*(np.concatenate(each) for each in zip(*anew, strict=True))) if anew else None
-    again_s = None if behind is None else average(names, ways, behind.cost_s)
-    cost_s, work_s, source_bytes, kept_bytes = now[1:]
-    if behind is not None and again_s is not None:
-        cost_s, work_s = cost_s + later * again_s, work_s + later * behind.work_s
-        source_bytes, kept_bytes = (
-            one + later * each for one, each in ((source_bytes, behind.source_bytes), (kept_bytes, behind.kept_bytes))
-        )
+    size, cost_s, work_s, source_bytes, kept_bytes = _joined(found)
+    again_s = None
+    if anew:
+        behind = _joined(anew)
+        again_s = average(names, ways, behind.cost_s)
+        cost_s += later * again_s
+        work_s += later * behind.work_s
+        source_bytes += later * behind.source_bytes
+        kept_bytes += later * behind.kept_bytes
     if SOURCE in cost.devices.bytes_per_s:  # what a network takes is in core seconds, see `near`
         far = [each.far or (lambda _: None) for each in plans]
         on_disk = [far[number](row) is None for number, row in map(where.first, range(len(names)))]
         source_bytes *= np.array(on_disk, np.float64)[:, None]
     device_s = cost.devices.seconds({SOURCE: source_bytes, LOCAL: kept_bytes})
     leaf, nothing = ways.index(Way(len(kinds), None)), ways.index(Way(0, None))
-    taken = now.size, cost_s, work_s
+    taken = size, cost_s, work_s
     options = Options(*taken, leaf, nothing, device_s, ties=shuffled(names), batches=_batches(plans, where))
     whole = Once(*(np.concatenate([getattr(each, name) for each in once]) for name in Once.__slots__))
     return Weighed(options, ways, kinds, where, whole, lasting, there, again_s)
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    """Columns of all videos; the parts are given up one field after the other, so that nothing is held twice."""
+    fields = [*map(list, zip(*parts, strict=True))]
+    parts.clear()
+    return Columns(*(np.concatenate(fields.pop(0)) for _ in Columns._fields))
 
 
 def _codecs(cost: CostModel, *, of_images: bool) -> list[str]:
