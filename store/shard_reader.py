@@ -159,16 +159,58 @@ def flat_rows(stored: Stored, out: Bytes, chunks: Sequence[int] | slice | None) 
 def read_each(
     read: Callable[[Stored, Bytes], None], objects: Sequence[Stored], slots: Bytes | Sequence[Bytes]
 ) -> dict[int, ChunkDamaged]:
-    """`read_slots` by any way of reading one object into its slot; errors and result are the same."""
+    """`read_slots` by any way of reading one object into its slot; errors and result are the same.
+
+    Chunks of one shard that follow one another, as the pictures of a block, are read together where the slots are one
+    buffer. Only where something is wrong with them each is read by itself, to know which it is.
+    """
     if len(objects) != len(slots):
         raise Misuse(f"{len(objects)} objects were to be read into {len(slots)} slots")
     damaged = {}
-    for position, stored in enumerate(objects):
-        try:
-            read(stored, slots[position])
-        except ChunkDamaged as error:
-            damaged[position] = error
+    in_one_buffer = isinstance(slots, np.ndarray) and slots.flags.c_contiguous
+    for first, stop in _side_by_side(objects) if in_one_buffer else ((k, k + 1) for k in range(len(objects))):
+        if stop - first > 1:
+            together = _together(objects[first:stop])
+            try:
+                read(together, slots[first:stop].reshape(together.shape))  # type: ignore[union-attr]  # one buffer
+            except ChunkDamaged:
+                pass
+            else:
+                continue
+        for position in range(first, stop):
+            try:
+                read(objects[position], slots[position])
+            except ChunkDamaged as error:
+                damaged[position] = error
     return damaged
+
+
+def _side_by_side(objects: Sequence[Stored]) -> Iterator[tuple[int, int]]:
+    """From which to which position objects are a chunk each of one shard, one behind the other; all positions."""
+    first = 0
+    for position in range(1, len(objects) + 1):
+        if position == len(objects) or not _follows(objects[position - 1], objects[position]):
+            yield first, position
+            first = position
+
+
+def _follows(one: Stored, other: Stored) -> bool:
+    """Whether two objects are whole chunks of one shard, the second right behind the first."""
+    return (
+        one.physical == other.physical
+        and one.codec == other.codec
+        and one.shape == other.shape
+        and one.chunk_rows == other.chunk_rows == one.shape[0]
+        and one.table.offsets[0] + aligned(one.table.sizes[0]) == other.table.offsets[0]
+    )
+
+
+def _together(objects: Sequence[Stored]) -> Stored:
+    """Such objects as one."""
+    one = objects[0]
+    places = ((each.table.offsets[0], each.table.sizes[0], each.table.crcs[0]) for each in objects)
+    table = ChunkTable(*zip(*places, strict=True))
+    return Stored(one.physical, (len(objects) * one.shape[0], *one.shape[1:]), one.chunk_rows, one.codec, table)
 
 
 def locate_chunks(fill: Fill, path: str, meta: ArrayMeta, digest: int, start: int, end: int) -> ChunkTable:

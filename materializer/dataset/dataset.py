@@ -409,11 +409,14 @@ class Dataset:
         """Names of all files that are there, sorted."""
         return [*self.files.names.taken(np.flatnonzero(self.files.there))]
 
-    def looked_at(self, video_id: int) -> tuple[bytes, Claims | None]:
-        """The packet index of a video, serialized; or else what is claimed of it."""
-        row = self.files.row_of[video_id]
-        blob = self.files.index_blob(row)
-        return blob, None if blob else self.files.claims(row, self.spec.max_pixels)
+    def looked_at(self, ids: NDArray[np.int64]) -> list[tuple[bytes, Claims | None]]:
+        """Of some videos the packet indexes, serialized; or else what is claimed of them."""
+        rows = self.files.row_of.of(ids).tolist()
+        blobs = [self.files.index_blob(row) for row in rows]
+        claims = iter(
+            self.files.claims([row for row, blob in zip(rows, blobs, strict=True) if not blob], self.spec.max_pixels)
+        )
+        return [(blob, None if blob else next(claims)) for blob in blobs]
 
     def index(self, video_id: int) -> MediaIndex:
         """What planning knows of a video.

@@ -243,19 +243,19 @@ class Files:
         blob = self._catalog.read_index(at, self.keys[row]) if at >= 0 else None
         return blob if blob is not None and VideoIndex.is_readable(blob) else b""
 
-    def claims(self, row: int, max_pixels: int) -> Claims:
-        """What plans take for granted of a video whose packets nobody has looked at."""
-        return Claims(
-            stamp=self.stamp(row),
-            frames=int(self.frames[row]),
-            height=int(self.height[row]),
-            width=int(self.width[row]),
-            pix_fmt=self._pix_fmts[row] or "",
-            max_pixels=max_pixels,
-            error=self.error(row),
-            times=self._even_times(row),
-            as_stored=self.as_stored,
-        )
+    def claims(self, rows: Sequence[int], max_pixels: int) -> list[Claims]:
+        """What plans take for granted of some videos whose packets nobody has looked at."""
+        measures = (self.file_bytes, self._mtime_ns, self.frames, self.height, self.width)
+        columns = [each[rows].tolist() for each in (*measures, *(self._times[name] for name in _TIMES))]
+        texts = [[each[row] or "" for row in rows] for each in (self._etags, self._pix_fmts)]
+        found = []
+        for row, etag, pix_fmt, size, mtime_ns, frames, height, width, *spaced in zip(
+            rows, *texts, *columns, strict=True
+        ):
+            stamp, times = Stamp(size, mtime_ns, etag), _even_times(*spaced)
+            about = pix_fmt, max_pixels, self.error(row), times, self.as_stored
+            found.append(Claims(stamp, frames, height, width, *about))
+        return found
 
     def exact_index(self, row: int) -> VideoIndex | None:
         """A video's packet index; None if nobody looked at its packets yet, or the index is lost."""
@@ -301,8 +301,7 @@ class Files:
         return index.times_s(frames) if isinstance(index, VideoIndex) else None
 
     def _even_times(self, row: int) -> FrameTimes | None:
-        first, step, numerator, denominator = (int(self._times[name][row]) for name in _TIMES)
-        return FrameTimes(first, step, numerator, denominator) if step >= 0 and denominator > 0 else None
+        return _even_times(*(int(self._times[name][row]) for name in _TIMES))
 
     def _set_pace(self, row: int) -> None:
         times = self._even_times(row)
@@ -419,6 +418,12 @@ class Files:
         places = self._index_at[[row for row, *_ in looked]].tolist()
         index_at = [None if at < 0 else at for at in places]
         record_found(self._catalog, ids, [(file, found) for _, file, found in looked], index_at)
+
+
+@lru_cache(maxsize=1024)  # of images there is one
+def _even_times(first: int, step: int, numerator: int, denominator: int) -> FrameTimes | None:
+    """When frames are shown, where that is known of a video without its packets."""
+    return FrameTimes(first, step, numerator, denominator) if step >= 0 and denominator > 0 else None
 
 
 @lru_cache(maxsize=1024)  # headers are read by the thousand, and most tell of the same size

@@ -15,6 +15,8 @@ from viewcache.materializer.dataset.recording import facts_table
 from viewcache.materializer.dataset.scan import look_at
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.tasks.task import Task
 
 __all__ = ["Learning"]
@@ -57,6 +59,26 @@ class Learning:
             index = VideoIndex.from_bytes(found.index)
         return index
 
+    def frames(
+        self, dataset: Dataset, plan: GenerationPlan, rows: list[int], shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Which source frame each picture of some clips is, and when it is shown in seconds; an image is its only one.
+
+        Args:
+            dataset: of the plan.
+            plan: of the clips.
+            rows: of the plan.
+            shape: of what is told, (clips, pictures).
+        """
+        frames, times = np.zeros(shape, np.int64), np.zeros(shape, np.float64)
+        if plan.blocks is not None:
+            return frames, times
+        ids = plan.videos.ids[plan.video[rows]].tolist()
+        for k, (row, each, video_id) in enumerate(zip(rows, plan.frames(np.array(rows, np.int64)), ids, strict=True)):
+            frames[k] = source_frames(grow(plan.program(row), each, plan.drawn(row)))
+            times[k] = self.times_s(dataset, video_id, frames[k])
+        return frames, times
+
     def times_s(self, dataset: Dataset, video_id: int, frames: NDArray[np.int64]) -> NDArray[np.float64]:
         """Presentation times of a video's frames in seconds, same shape; its packets are looked at if nobody has.
 
@@ -72,7 +94,7 @@ class Learning:
         if not planning or found.facts is None:
             return False
         files = planning[0].dataset.files
-        return bool(files.claims(files.row_of_key[key], 0).contradicted(found.facts))
+        return bool(files.claims([files.row_of_key[key]], 0)[0].contradicted(found.facts))
 
     def learn(self, key: str, found: Scanned) -> None:
         """Go by what was found of the file with this content key.
@@ -84,7 +106,7 @@ class Learning:
             return
         files = tasks[0].dataset.files
         row = files.row_of_key[key]
-        claims = files.claims(row, 0)
+        (claims,) = files.claims([row], 0)
         if found.facts is not None and not found.facts.stamp.same(claims.stamp):
             return
         index_at = None

@@ -14,7 +14,6 @@ from viewcache.materializer.clock import Clock
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops import get
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.reading.accounts import Accounts
 from viewcache.materializer.reading.batch import Batch, Buffers, audio_slots, check_shares, rank_share
 from viewcache.materializer.reading.finishing import ReadOps
@@ -417,12 +416,7 @@ class Reader:
         videos = plan.video[rows]
         dataset, ids = self.task.dataset, plan.videos.ids[videos]
         items, item = plan.items, plan.item[rows]
-        frames = np.empty(out.shape[:-3], np.int64)
-        times = np.empty(out.shape[:-3], np.float64)
-        planned = zip(rows, plan.frames(np.array(rows, np.int64)), ids.tolist(), strict=True)
-        for k, (row, each, video_id) in enumerate(planned):
-            frames[k] = source_frames(grow(plan.program(row), each, plan.drawn(row)))
-            times[k] = self._learning.times_s(dataset, video_id, frames[k])
+        frames, times = self._learning.frames(dataset, plan, rows, out.shape[:-3])
         return Batch(
             task=self.spec.name,
             epoch=reading.epoch,

@@ -14,9 +14,9 @@ In the order of work:
 - ``choice``: choosing among them under the budget; the rival rules
 - ``balance``: the same where a disk is as scarce as cores; the rules by name
 - ``fixed_share``: a stated share of the videos is kept
+- ``settled``: what was chosen for each video, and that it stays where that costs little
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
-- ``settled``: what was chosen for each video, while a task has it
 - ``intermediates``: recipes and rows of the intermediates that are kept
 - ``lasting``: intermediates of all frames that clips can have, of use in later generations too
 - ``packs``: which kept pictures of images lie together

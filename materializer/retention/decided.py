@@ -86,8 +86,8 @@ class Decided:
 def merged(
     some: tuple[IntermediateObject, ...], more: tuple[IntermediateObject, ...]
 ) -> tuple[IntermediateObject, ...]:
-    """All of some, each once: mostly these are all of one of them, since of an image there is one."""
-    if not some or some == more:
+    """All of some, each once: of an image there is one, which decisions share."""
+    if not some or some is more:
         return more
     return tuple({each.recipe.key: each for each in (*some, *more)}.values()) if more else some
 

@@ -35,10 +35,10 @@ class PlannedClips(Makeable):
     samples: int
     """Clips of a video in an epoch."""
 
-    def __init__(self, task_id: int, source: Callable[[GenerationPlan, int], VideoSource]) -> None:
-        """Take whose clips they are, and who gives the video of a row to a worker."""
+    def __init__(self, task_id: int, sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]]) -> None:
+        """Take whose clips they are, and who gives the videos of rows to workers."""
         self.task_id = task_id
-        self._source = source
+        self._sources = sources
 
     @abstractmethod
     def rows(self, epoch: int, iteration: int) -> list[int]:
@@ -117,13 +117,14 @@ class PlannedClips(Makeable):
     def source(self, row: int) -> VideoSource:
         """The video that a row's object is of; of a block what messages call it, which is its first image."""
         if self.plan.blocks is None:
-            return self._source(self.plan, self.clip_of(row))
-        first = self._source(self.plan, self.plan.blocks.rows(row).start)
+            return self.source_of(self.plan, self.clip_of(row))
+        first = self.source_of(self.plan, self.plan.blocks.rows(row).start)
         return VideoSource(first.uri, first.name, self.key(row), b"", len(self.plan.blocks.rows(row)))
 
     def source_of(self, plan: GenerationPlan, row: int) -> VideoSource:
         """The video of a clip in this plan or one before it: since then another may have come to stand in."""
-        return self._source(plan, row)
+        (found,) = self._sources(plan, [row])
+        return found
 
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
@@ -151,7 +152,7 @@ class PlannedClips(Makeable):
         assert plan.blocks is not None  # who calls has looked
         rows = plan.blocks.rows(row)
         recipes = plan.recipes(rows)
-        parts = [Part(self._source(plan, each), recipes[each]) for each in rows]
+        parts = [*map(Part, self._sources(plan, rows), recipes.values())]
         return block_recipe(self.key(row), parts, int(plan.seq[row]), plan.bound)
 
     def copy(self, made: Made, row: int) -> Copy:
@@ -171,7 +172,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         order: Order,
         task_id: int,
         object_ids: NDArray[np.int64],
-        source: Callable[[GenerationPlan, int], VideoSource],
+        sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]],
         far: Far = lambda plan, video: None,
     ) -> None:
         """Take the plan, its order and the id of each row's object.
@@ -181,11 +182,11 @@ class ActiveGeneration(Schedule[str], PlannedClips):
             order: in which they are needed.
             task_id: whose they are.
             object_ids: of each row.
-            source: gives the video of a row to a worker.
+            sources: gives the videos of rows to workers.
             far: tells the version of the file of a row of the plan's videos, if it lies far away.
         """
         sampling = plan.task.sampling
-        PlannedClips.__init__(self, task_id, source)
+        PlannedClips.__init__(self, task_id, sources)
         Schedule.__init__(
             self, order, plan.first_epoch, plan.iterations, sampling.samples_per_video, sampling.videos_per_batch
         )

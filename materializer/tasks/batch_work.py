@@ -22,10 +22,10 @@ class BatchWork(PlannedClips):
         drawn: Sequence[int],
         task_id: int,
         object_ids: NDArray[np.int64],
-        source: Callable[[GenerationPlan, int], VideoSource],
+        sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]],
     ) -> None:
         """Take the plan of the batch, the drawn video of each position, and the id of each row's object."""
-        super().__init__(task_id, source)
+        super().__init__(task_id, sources)
         self.plan = plan
         self.object_ids = object_ids
         self.samples = plan.task.sampling.samples_per_video

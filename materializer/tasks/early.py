@@ -67,8 +67,8 @@ class EarlyTask(Protocol):
     def order_now(self, number: int) -> DrawnGeneration:
         """A generation's order as it stands, and what else it is planned from; what is new is recorded now."""
 
-    def source(self, plan: GenerationPlan, row: int) -> VideoSource:
-        """The video of a row as a worker gets it."""
+    def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> list[VideoSource]:
+        """The videos of some rows as a worker gets them."""
 
 
 class Early:
@@ -246,7 +246,7 @@ class Early:
             tell_of_missing(self._catalog, task.task_id, spec.name, fresh, dataset, positions=drawn.order.positions)
             self._catalog.add_substitutions(fresh)
             drawn.known.extend(fresh)
-            work = BatchWork(plan, mine, task.task_id, object_ids, task.source)
+            work = BatchWork(plan, mine, task.task_id, object_ids, task.sources)
             self._batches[epoch, iteration] = work
             self._recent.append(work)
             return work

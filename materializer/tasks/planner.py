@@ -1,6 +1,6 @@
 """Plans the generations of one task, from its order and what is on record of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,8 +48,8 @@ class Planner:
     seed: int
     budget_bytes: int
     """Of the local tier."""
-    source: Callable[[GenerationPlan, int], VideoSource]
-    """Gives the video of a row to a worker."""
+    sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]]
+    """Gives the videos of rows to workers."""
     index_of: Callable[[GenerationPlan], Callable[[int], MediaIndex]]
     """Gives the packet index of a row of a plan's videos."""
 
@@ -101,7 +101,7 @@ class Planner:
             used += more
             object_ids = self.numbering.generation(plan, self.index_of(plan))
         tell_of_missing(self.catalog, self.task_id, spec.name, used, self.dataset, positions=order.positions)
-        active = ActiveGeneration(plan, order, self.task_id, object_ids, self.source, self._far)
+        active = ActiveGeneration(plan, order, self.task_id, object_ids, self.sources, self._far)
         record_policies(self.catalog, active, [*used, *short_uses(plan, self.task_id)], known)
         return active
 

@@ -7,7 +7,7 @@ record, and the plan in memory is computed again from the draws at every start (
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from weakref import WeakValueDictionary
@@ -377,17 +377,17 @@ class Task:
             self.task_id,
             self.seed,
             self.budget_bytes,
-            self.source,
+            self.sources,
             self.index_of,
         )
         return planner.plan(drawn, twins, together=self._settings.together)
 
-    def source(self, plan: GenerationPlan, row: int) -> VideoSource:
-        """The video of a row as a worker gets it, by what is known of it now."""
-        videos, video = plan.videos, int(plan.video[row])
-        blob, claims = self.dataset.looked_at(int(videos.ids[video]))
-        uri, name, key, frames = videos.uris[video], videos.names[video], videos.keys[video], int(videos.frames[video])
-        return VideoSource(uri, name, key, blob, frames, claims)
+    def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> list[VideoSource]:
+        """The videos of some rows as a worker gets them, by what is known of them now."""
+        videos, video = plan.videos, plan.video[np.array(rows, np.int64)]
+        texts = (each.taken(video) for each in (videos.uris, videos.names, videos.keys))
+        about = zip(*texts, videos.frames[video].tolist(), self.dataset.looked_at(videos.ids[video]), strict=True)
+        return [VideoSource(uri, name, key, blob, frames, claims) for uri, name, key, frames, (blob, claims) in about]
 
     def demand_reserve(self, batch_bytes: int) -> int:
         """Bytes of the budget that making ahead leaves free, so that a reader need not wait for an eviction."""

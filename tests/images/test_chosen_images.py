@@ -160,6 +160,24 @@ def test_what_is_kept_is_what_each_image_would_have_alone(
     assert True in lasts if epochs == 8 else lasts == {False}
 
 
+@pytest.mark.parametrize("epochs", [2, 8])
+def test_what_is_kept_as_decoded_is_what_each_image_would_have_alone(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch, epochs: int
+) -> None:
+    """Where nothing is resized the decoder's planes are kept, which are of as many sizes as the images."""
+    watched = Watched(monkeypatch)
+    crop = [single({"random_crop": {"shape": [32, 32]}}, into="b")]
+    with viewcache.open(config(tmp_path, images, **LONG | {"epochs": epochs, "augmentation": crop})) as cache:
+        for epoch in range(min(epochs, 3)):
+            for iteration in range(cache.task("train").iterations(epoch)):
+                cache.read("train", epoch, iteration)
+            idle(cache)
+    assert watched.edges
+    assert {each.native for each in watched.pictures} == {True}
+    assert len({each.shape for each in watched.pictures}) > 1
+    assert (epochs == 8) in {each.codec_is_chosen for each in watched.pictures}
+
+
 def test_an_image_that_came_to_stand_in_is_looked_at_anew(
     tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

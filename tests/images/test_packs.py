@@ -434,6 +434,19 @@ def test_a_generation_needs_no_packs_of_what_an_earlier_one_keeps(catalog: Catal
     assert {each.pack for each in keep(packs, 1, pictures, images, late)} == {earlier}
 
 
+def test_decisions_share_what_they_hold(catalog: Catalog) -> None:
+    """Of a picture in a pack there is one object, whichever decisions have it: there may be a million."""
+    packs = Packs(catalog, lambda _: None)
+    pictures = [one(number) for number in range(140, 144)]
+    images = [image for image, _ in pictures]
+    blocks = dict.fromkeys(images, (0, "aa" * 16))
+    first = packs.kept(0, pictures, images, blocks, set, 1 << 30)
+    packs.forget_superseded(set())
+    again = packs.kept(0, pictures, images, blocks, set, 1 << 30)
+    later = packs.kept(1, pictures, images, blocks, set, 1 << 30)
+    assert all(one is other is third for one, other, third in zip(first, again, later, strict=True))
+
+
 def test_an_image_that_fails_is_packed_alone(catalog: Catalog) -> None:
     """A pack that could not be made costs the others of it nothing: next time each is alone, three times at most."""
     packs = Packs(catalog, lambda _: None)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.invented import index_of
 from tests.plan.plans import plan_of, task_of, videos_of
-from viewcache.materializer.arrays import distinct
+from viewcache.materializer.arrays import by_value, distinct
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.planning import needs, rows
 from viewcache.materializer.planning.cost import CostModel
@@ -40,6 +40,14 @@ def test_by_columns(lengths: list[int], samples: int, epochs: int, block: int, s
             "frames", bytes.fromhex(plan.videos.keys[video]), wanted.tobytes()
         )
     assert found.pixels.tolist() == [48 * 64] * len(found)
+
+
+@given(st.lists(st.integers(-3, 5), max_size=20))
+def test_by_value(values: list[int]) -> None:
+    """Each distinct number with all places where it stands."""
+    found = {value: places.tolist() for value, places in by_value(np.array(values, np.int64))}
+    assert [*found] == sorted(set(values))
+    assert found == {value: [k for k, each in enumerate(values) if each == value] for value in set(values)}
 
 
 def test_many_are_estimated(monkeypatch: pytest.MonkeyPatch) -> None:

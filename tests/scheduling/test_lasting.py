@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 import viewcache
@@ -24,7 +25,9 @@ from viewcache.errors import Full
 from viewcache.materializer.planning.cost import BATCH_S, BEGIN_S, CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
 from viewcache.materializer.planning.prices import Prices
-from viewcache.materializer.retention.decided import Decided
+from viewcache.materializer.planning.program import Program
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
+from viewcache.materializer.retention.decided import Decided, lying_of, merged
 from viewcache.materializer.retention.told import Told, kept_tables
 from viewcache.materializer.scheduling.trim import Trim
 
@@ -298,6 +301,24 @@ def test_a_decision_rests_on_what_lies_there() -> None:
     assert not decided.holds(replanned, {"a", "b", "c"}.__contains__)
     assert not decided.holds({**later, 2: (work, 9, 0)}, {"a", "b", "c"}.__contains__)
     assert not Decided({1: (work, 7, 0)}, CostModel()).holds(later, {"a", "b", "c"}.__contains__)
+
+
+def test_what_lies_there_and_what_is_chosen_are_one_object_each() -> None:
+    """They are told apart by their keys, also where equal ones were worked out anew: they have arrays."""
+    first, again, other = (object_of(key) for key in ("aa", "aa", "bb"))
+    assert merged((first,), (again,)) == (again,)
+    assert merged((first,), (other, again)) == (again, other)
+    assert merged((), (first,)) == merged((first,), ()) == (first,)
+    both = first, other
+    assert merged(both, both) is both
+    assert lying_of(both, {first.key, other.key}.__contains__) is both
+    assert lying_of(both, {other.key}.__contains__) == (other,)
+
+
+def object_of(key: str) -> IntermediateObject:
+    """Two pictures of a video."""
+    row, frames = np.arange(2, dtype=np.int32), np.arange(2, dtype=np.int32)
+    return IntermediateObject(1, "cc" * 16, Recipe(key * 16, Program(()), row, frames, (2, 3, 8, 8), 0, 1000))
 
 
 def test_it_is_not_asked_what_is_over_where_all_lasts(

@@ -23,7 +23,7 @@ def generations() -> tuple[ActiveGeneration, ActiveGeneration]:
             task_of("t", 4, 2, samples=SAMPLES, batch=BATCH), videos_of(VIDEOS), epochs=EPOCHS, number=number
         )
         order = Order(np.tile(np.arange(VIDEOS), (EPOCHS, 1)), np.full(EPOCHS, VIDEOS))
-        return ActiveGeneration(plan, order, 1, np.arange(len(plan)), lambda *_: VideoSource("", "", "", b"", 1))
+        return ActiveGeneration(plan, order, 1, np.arange(len(plan)), lambda *_: [VideoSource("", "", "", b"", 1)])
 
     return generation(0), generation(1)
 

@@ -23,7 +23,7 @@ def generation() -> ActiveGeneration:
     """Epochs 2 and 3 of a task; the last batch of an epoch has one video."""
     plan = plan_of(task_of("t", 4, 2, samples=SAMPLES, batch=BATCH), videos_of(VIDEOS), epochs=EPOCHS, number=1)
     order = Order(np.tile(np.arange(VIDEOS), (EPOCHS, 1)), np.full(EPOCHS, VIDEOS))
-    return ActiveGeneration(plan, order, 1, np.arange(len(plan)), lambda *_: VideoSource("", "", "", b"", 1))
+    return ActiveGeneration(plan, order, 1, np.arange(len(plan)), lambda *_: [VideoSource("", "", "", b"", 1)])
 
 
 POSITIONS = st.builds(Position, st.integers(1, 4), st.integers(0, ITERATIONS - 1), st.sampled_from([0.25, 1.0, 8.0]))
