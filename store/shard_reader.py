@@ -167,12 +167,12 @@ def read_each(
     if len(objects) != len(slots):
         raise Misuse(f"{len(objects)} objects were to be read into {len(slots)} slots")
     damaged = {}
-    in_one_buffer = isinstance(slots, np.ndarray) and slots.flags.c_contiguous
-    for first, stop in _side_by_side(objects) if in_one_buffer else ((k, k + 1) for k in range(len(objects))):
-        if stop - first > 1:
+    buffer = slots if isinstance(slots, np.ndarray) and slots.flags.c_contiguous else None
+    for first, stop in _side_by_side(objects):
+        if stop - first > 1 and buffer is not None and buffer.shape[1:] == objects[first].shape:
             together = _together(objects[first:stop])
             try:
-                read(together, slots[first:stop].reshape(together.shape))  # type: ignore[union-attr]  # one buffer
+                read(together, buffer[first:stop].reshape(together.shape))
             except ChunkDamaged:
                 pass
             else:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from viewcache import store
 from viewcache.errors import Misuse
 from viewcache.store import checksum
 from viewcache.store.format import ALIGNMENT
+from viewcache.store.shard_reader import read_each
 
 shapes = st.lists(st.integers(1, 9), min_size=1, max_size=4).map(tuple)
 
@@ -117,6 +119,40 @@ def test_slots_of_a_batch(tier: store.LocalTier, put: Put) -> None:
     assert list(damaged) == [2]
     assert "missing" in str(damaged[2])
     assert np.array_equal(out[[0, 1, 3]], clips[[0, 1, 3]])
+
+
+@given(data=st.data(), codec=st.sampled_from(list(store.CODECS)))
+def test_pictures_of_a_block_are_read_together(shared_tier: store.LocalTier, data: st.DataObject, codec: str) -> None:
+    """Chunks of some shards, each an object of its own, in any order: runs are one read, and the bytes are the same.
+
+    One that is damaged is named by its position, and all others are right.
+    """
+    blocks = [pixels((5, 3, 4, 4), seed=seed) for seed in (1, 2)]
+    stored = []
+    for block in blocks:
+        meta = store.ArrayMeta(block.shape, (1, *block.shape[1:]), codec)
+        stored.append(stored_of(store.write_object(shared_tier.root, os.urandom(16).hex(), block, meta)))
+    order = data.draw(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 4)), min_size=1, max_size=9))
+    objects = [stored[block].chunk(picture) for block, picture in order]
+    read = list[store.Stored]()
+
+    def reading(one: store.Stored, out: Bytes) -> None:
+        read.append(one)
+        store.read_into(shared_tier.root, one, out)
+
+    out = np.zeros((len(order), 1, 3, 4, 4), np.uint8)
+    assert read_each(reading, objects, out) == {}
+    expected = np.stack([blocks[block][picture : picture + 1] for block, picture in order])
+    assert np.array_equal(out, expected)
+    apart = [k for k in range(1, len(order)) if order[k] != (order[k - 1][0], order[k - 1][1] + 1)]
+    assert len(read) == 1 + len(apart)
+    bad = data.draw(st.integers(0, len(order) - 1))
+    table = objects[bad].table
+    objects[bad] = replace(objects[bad], table=replace(table, crcs=(table.crcs[0] ^ 1,)))
+    out[:] = 0
+    assert [*read_each(reading, objects, out)] == [bad]
+    others = [k for k in range(len(order)) if k != bad]
+    assert np.array_equal(out[others], expected[others])
 
 
 def test_long_runs_are_split(tier: store.LocalTier, put: Put) -> None:
