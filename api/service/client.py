@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Connected", "ask_to_end", "documents_of", "end_if_idle"]
 
+LEAVING_S = 0.5
+"""So long a service that is to end if nobody uses it is asked again who does: some have said goodbye just now."""
+
 BETWEEN_S = 0.05
 """Between two looks whether somebody else has started the service."""
 
@@ -373,6 +376,8 @@ def ask_to_end(root: Path, *, if_idle: bool, begun_by_hand: bool = True) -> None
     """
     client = Client(root, (), may_start=False)
     try:
+        if if_idle:
+            _let_leave(lambda: client.ask(answers.StatsOf, asks.Stats()))
         client.ask(answers.Ok, asks.Stop(if_idle, begun_by_hand))
     finally:
         client.close()
@@ -395,6 +400,7 @@ def _renewed(root: Path, mine: Connected) -> bool:
     """End a service that has other settings, if only ``mine`` uses it; whether it has."""
     facts = files.read_facts(root)
     try:
+        _let_leave(lambda: expect(answers.StatsOf, ask_on(mine.control, asks.Stats(), None)[0]))
         expect(answers.Ok, ask_on(mine.control, asks.Stop(if_idle=True, begun_by_hand=False), None)[0])
     except Told:
         return False
@@ -402,6 +408,13 @@ def _renewed(root: Path, mine: Connected) -> bool:
     if facts is not None:
         files.wait_ended(root, facts)
     return True
+
+
+def _let_leave(stats: Callable[[], answers.StatsOf]) -> None:
+    """Wait a moment while others than who asks use a service: what they say last is heard a little later."""
+    until = time.monotonic() + LEAVING_S
+    while len(stats().clients) > 1 and time.monotonic() < until:
+        time.sleep(BETWEEN_S)
 
 
 def documents_of(sources: Iterable[TextSource]) -> tuple[asks.Document, ...]:

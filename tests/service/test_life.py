@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,22 @@ def test_a_service_that_nobody_uses_makes_way(attach: Opener, settings: dict[str
     assert not running(pid)
     assert later.task("train").epochs == settings.get("epochs", 3)
     assert later.snapshot().tiers["local"].budget == (30_000_000 if "cache" in settings else 50_000_000)
+
+
+@pytest.mark.parametrize("settings", [{"epochs": 9}, {"cache": {"budget": "30MB"}}], ids=str)
+def test_who_is_leaving_is_not_counted(
+    attach: Opener, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a client says last may be heard after the next one has come with another configuration."""
+    monkeypatch.setattr("viewcache.api.service.client.LEAVING_S", 30.0)
+    first = attach()
+    pid = first.stats().pid
+    leaves = threading.Timer(0.1, first.close)
+    leaves.start()
+    later = attach(**settings)
+    leaves.join()
+    assert not later.warnings
+    assert later.stats().pid != pid
 
 
 def test_what_cannot_be_opened_is_told_to_who_starts(store: Path, tmp_path: Path, videos: Path) -> None:
