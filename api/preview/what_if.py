@@ -31,6 +31,7 @@ from viewcache.materializer.simulation.simulated_uses import (
 )
 from viewcache.materializer.tasks.opening import share_among
 from viewcache.materializer.tasks.task import Task
+from viewcache.store.blocks import BLOCK
 
 __all__ = ["BudgetOutlook", "Question", "WhatIf", "what_if"]
 
@@ -220,7 +221,8 @@ def _pace(task: Task, catalog: Catalog) -> float:
 def _disk_share(catalog: Catalog) -> float:
     """Bytes of packed pixels for a byte of pixels, of the objects that were made; 1 if there are none."""
     row = catalog.query("stored_share").to_pylist()[0]
-    packed = max(0, row["bytes"] - row["copies"] * OBJECT_BYTES)
+    # Of the last block of an object half is taken to be empty.
+    packed = max(0, row["bytes"] - row["copies"] * (OBJECT_BYTES + BLOCK // 2))
     return packed / row["pixel_bytes"] if row["pixel_bytes"] else 1.0
 
 

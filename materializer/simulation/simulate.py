@@ -30,6 +30,7 @@ from viewcache.materializer.simulation.simulated_store import (
     SimulatedStore,
 )
 from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, UseTrace, groups_of
+from viewcache.store.blocks import whole_blocks
 
 __all__ = ["EpochFigures", "Figures", "Setting", "simulate"]
 
@@ -51,7 +52,7 @@ class Setting:
     prefetch: int = 0
     """Batches that the loader reads before they are asked for; 0 = `Cache.read`."""
     disk_share: float = 1.0
-    """Bytes on disk for a byte of pixels, metadata apart."""
+    """Packed bytes for a byte of pixels, metadata apart."""
     start_s: float = START_S
     passing_bytes: int = 0
     """Of memory, for clips that pass through it, see `passing_bytes`."""
@@ -174,7 +175,9 @@ class _Run:
             for of_clip in uses:
                 of_clip.sort(key=lambda use: use[0])
         sizes = zip(clips.bound, clips.raw, clips.objects, strict=True)
-        stored = [min(bound, int(raw * setting.disk_share) + n * OBJECT_BYTES) for bound, raw, n in sizes]
+        stored = [
+            min(bound, whole_blocks(int(raw * setting.disk_share)) + n * OBJECT_BYTES) for bound, raw, n in sizes
+        ]
         self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses, passing_budget=setting.passing_bytes)
         self._work = SimulatedDispatcher(
             trace,

@@ -18,6 +18,7 @@ from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Position, RowState
 from viewcache.materializer.simulation.simulated_keeping import IntermediateNeeds
 from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, GenerationUses, Runs, UseTrace
+from viewcache.store.blocks import whole_blocks
 
 __all__ = ["Item", "SimulatedGeneration", "SimulatedIntermediate", "SimulatedStore"]
 
@@ -90,7 +91,7 @@ class SimulatedIntermediate:
     @property
     def stored(self) -> int:
         """Bytes on disk."""
-        return min(self.needs.bound, int(self.needs.raw * self.needs.rung.packed) + OBJECT_BYTES)
+        return min(self.needs.bound, whole_blocks(int(self.needs.raw * self.needs.rung.packed)) + OBJECT_BYTES)
 
 
 Item = int | SimulatedIntermediate

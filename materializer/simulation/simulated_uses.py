@@ -17,6 +17,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import IndexOf
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import AudioSpec
+from viewcache.store.blocks import BLOCK, ENTRY
 
 __all__ = [
     "OBJECT_BYTES",
@@ -29,8 +30,8 @@ __all__ = [
     "trace_of",
 ]
 
-OBJECT_BYTES = 10_400
-"""What an object takes on disk besides its pixels: half a block, one for its metadata, its folder; measured on ext4."""
+OBJECT_BYTES = 2 * BLOCK + ENTRY
+"""What an object takes on disk beside the blocks of its pixels: one for its metadata, its folder, and its name."""
 
 Ints = NDArray[np.int64]
 Runs = tuple[tuple[int, int], ...]

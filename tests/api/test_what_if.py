@@ -39,7 +39,7 @@ def asked(store: Path, videos: Path, budget: int, epochs: int = EPOCHS) -> dict[
 
 @pytest.mark.parametrize("part", [1.0, 0.4])
 def test_predicted_counts_are_those_of_a_real_run(tmp_path: Path, videos: Path, part: float) -> None:
-    """Hits of each epoch agree but for one batch, decoded packets to 8 %.
+    """Hits of each epoch agree but for one batch, decoded packets to 12 %: they were 1 to 8 % apart in 40 runs.
 
     They do not agree exactly because two things depend on timing in a real run: which of two videos is decoded first
     when both are wanted, and how much of the budget the bytes promised to running jobs take at that moment.
@@ -60,7 +60,7 @@ def test_predicted_counts_are_those_of_a_real_run(tmp_path: Path, videos: Path, 
         assert cache.owner.dispatcher is not None
         packets = cache.owner.dispatcher.tally.frames["packets"]
     assert hits == pytest.approx([rate * VIDEOS * SAMPLES for rate in predicted.hit_rates], abs=4)
-    assert packets == pytest.approx(predicted.packets, rel=0.08)
+    assert packets == pytest.approx(predicted.packets, rel=0.12)
 
 
 def test_room_for_a_generation_is_enough_to_decode_once(tmp_path: Path, videos: Path) -> None:
