@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from viewcache.errors import Broken, Closed, ViewcacheError
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.listed import Found
-from viewcache.materializer.dataset.recording import Batches
+from viewcache.materializer.dataset.recording import Batches, Behind
 from viewcache.materializer.dataset.scan import AT_ONCE, Keep, scan_queue
 from viewcache.materializer.media.facts import Scanned
 
@@ -72,7 +72,7 @@ class Headers:
         self._left = set(rows)
         """Rows that are not read yet."""
         self._queue = deque(rows)
-        """The same in order, and some that were read meanwhile."""
+        """The same in order; some come twice, or were read meanwhile."""
         self._rows: dict[str, int] = {}
         """URI of a file that a process is on → its row."""
         self._given: set[int] = set()
@@ -93,10 +93,9 @@ class Headers:
     def prefer(self, rows: Iterable[int]) -> None:
         """Read these first, in this order: they are needed soonest."""
         with self._changed:
-            first = [row for row in rows if row in self._left]
-            if first:
-                before = set(first)
-                self._queue = deque([*first, *(row for row in self._queue if row not in before)])
+            self._queue.extendleft([row for row in rows if row in self._left][::-1])
+            if len(self._queue) > 2 * len(self._left):  # a reader that jumps names the same ones again
+                self._queue = deque(dict.fromkeys(row for row in self._queue if row in self._left))
 
     def look(self, rows: Iterable[int]) -> None:
         """Wait until these are read; all others wait for them.
@@ -176,7 +175,11 @@ class Headers:
             over=lambda: self._closed,
             keep=self._keep,
         )
-        with Batches(self._record, TAKE_IN_EVERY_S) as batches, contextlib.closing(running) as answers:
+        with (
+            Behind(self._record) as record,
+            Batches(record, TAKE_IN_EVERY_S) as batches,
+            contextlib.closing(running) as answers,
+        ):
             for answer in answers:
                 looked = [(self._rows.pop(file.uri), file, found) for file, found in answer]
                 self._learn(looked)

@@ -1,6 +1,7 @@
 """What was found of files, as rows of the catalog, and the content keys that they go by."""
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
@@ -19,6 +20,7 @@ from viewcache.materializer.media.source import Stamp
 
 __all__ = [
     "Batches",
+    "Behind",
     "facts_table",
     "gone_rows",
     "key_found",
@@ -89,6 +91,50 @@ class Batches(Generic[Item]):
         ready, self._found, self._since = self._found, [], time.monotonic()
         if ready:
             self._record(ready)
+
+
+class Behind(Generic[Item]):
+    """Has a batch recorded while the next one is gathered; use it as a context manager.
+
+    One batch at a time: who hands one on waits for the one before, and when the block ends the last is recorded.
+    """
+
+    def __init__(self, record: Callable[[Sequence[Item]], None]) -> None:
+        """Have ``record`` called in a thread of its own."""
+        self._record = record
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        """Take batches."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        """Wait for the last batch."""
+        self._wait()
+
+    def __call__(self, batch: Sequence[Item]) -> None:
+        """Have a batch recorded.
+
+        Raises:
+            Exception: what the batch before it met; this one is not recorded.
+        """
+        self._wait()
+        self._thread = threading.Thread(target=self._run, args=(batch,), name="viewcache-records", daemon=True)
+        self._thread.start()
+
+    def _run(self, batch: Sequence[Item]) -> None:
+        try:
+            self._record(batch)
+        except BaseException as error:
+            self._error = error
+
+    def _wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
 
 def write_found_indexes(catalog: Catalog, looked: Sequence[tuple[Found, Scanned]]) -> list[int | None]:

@@ -175,9 +175,7 @@ class _Run:
             for of_clip in uses:
                 of_clip.sort(key=lambda use: use[0])
         sizes = zip(clips.bound, clips.raw, clips.objects, strict=True)
-        stored = [
-            min(bound, whole_blocks(int(raw * setting.disk_share)) + n * OBJECT_BYTES) for bound, raw, n in sizes
-        ]
+        stored = [min(bound, whole_blocks(int(raw * setting.disk_share)) + n * OBJECT_BYTES) for bound, raw, n in sizes]
         self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses, passing_budget=setting.passing_bytes)
         self._work = SimulatedDispatcher(
             trace,

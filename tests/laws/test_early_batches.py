@@ -348,3 +348,19 @@ def test_what_is_found_while_a_generation_is_planned(
         assert {place: digest_of(each.result()) for place, each in waiting.items()} == {k: expected[k] for k in bad}
         planned.result()
     assert digests(tmp_path / "s", broken, on_bad_video="replace") == expected
+
+
+def test_headers_are_read_ahead_of_a_reader(
+    tmp_path: Path, large: None, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next ones in the order of need, named anew when half of them are behind; the rest as they were listed."""
+    named = list[list[int]]()
+    monkeypatch.setattr(early, "PREFERRED", 4)
+    monkeypatch.setattr(headers.Headers, "prefer", lambda _, rows: named.append(list(rows)))
+    monkeypatch.setattr(headers.Headers, "__len__", lambda _: COUNT)  # as if none was read yet
+    with opened_task(tmp_path / "s", folder, videos_per_batch=1) as task:
+        order = task.early.order(0).ids(0, 0).tolist()
+        rows = list(task.dataset.file_rows(order))
+        for iteration in (0, 1, 3, 2, 4, 5):
+            task.batch(0, iteration)
+    assert named == [rows[at : at + 4] for at in (0, 3, 2, 4)]
