@@ -1,12 +1,12 @@
-"""What arrays of whole numbers are put through in several rooms."""
+"""What arrays of numbers are put through in several rooms."""
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["by_class", "by_value", "distinct"]
+__all__ = ["by_class", "by_value", "distinct", "same"]
 
 Integer = TypeVar("Integer", bound=np.integer)
 
@@ -34,3 +34,8 @@ def by_value(values: NDArray[Integer]) -> Iterator[tuple[int, NDArray[np.int64]]
     starts = np.flatnonzero(np.diff(rising, prepend=rising[:1] - 1))
     if len(starts):
         yield from zip(rising[starts].tolist(), np.split(order, starts[1:]), strict=True)
+
+
+def same(value: float, count: int) -> NDArray[Any]:
+    """(count,) one number everywhere, which takes the memory of one; it cannot be written to."""
+    return np.broadcast_to(np.asarray(value), count)

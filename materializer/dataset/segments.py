@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.materializer.arrays import same
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.texts import IdPlaces
 from viewcache.materializer.dataset.videos import Videos
@@ -135,27 +136,28 @@ class KnownItems:
         self.files = files
         self._by_time = by_time
         count = len(files)
-        file, ids = np.concatenate([np.arange(count), file]), np.concatenate([files.ids, ids])
-        start_s = np.concatenate([np.full(count, -np.inf), start_s])
-        end_s = np.concatenate([np.full(count, np.inf), end_s])
-        ordinal = np.concatenate([np.zeros(count, np.int64), ordinal])
-        order = (
-            np.arange(count)
-            if len(ids) == count
-            else np.lexsort((ordinal, end_s, start_s, ids != files.ids[file], file))
-        )
-        self.given = order
+        self.given: NDArray[np.int64] = np.arange(count)
         """Which of the files, or behind them of the items that were given, each is."""
-        self.ids: NDArray[np.int64] = ids[order]
-        self.file: NDArray[np.int64] = file[order]
-        self.start_s, self.end_s, self._ordinal = start_s[order], end_s[order], ordinal[order]
+        self.file: NDArray[np.int64] = self.given
+        self.ids: NDArray[np.int64] = files.ids
+        self.start_s, self.end_s, self._ordinal = same(-np.inf, count), same(np.inf, count), same(0, count)
+        if len(ids):
+            self.file, self.ids = np.concatenate([self.file, file]), np.concatenate([self.ids, ids])
+            self.start_s, self.end_s = np.concatenate([self.start_s, start_s]), np.concatenate([self.end_s, end_s])
+            self._ordinal = np.concatenate([self._ordinal, ordinal])
+            beside = self.ids != files.ids[self.file]
+            order = self.given = np.lexsort((self._ordinal, self.end_s, self.start_s, beside, self.file))
+            self.file, self.ids, self._ordinal = self.file[order], self.ids[order], self._ordinal[order]
+            self.start_s, self.end_s = self.start_s[order], self.end_s[order]
         self.is_whole: NDArray[np.bool_] = (self.start_s == -np.inf) & (self.end_s == np.inf)
         """(m,) whether each has all frames of its video."""
         self.are_videos: NDArray[np.bool_] = self.ids == files.ids[self.file]
         """(m,) whether each is a video, and no row of a table beside it."""
         self._part = np.flatnonzero(~self.is_whole)
-        self._at = np.full(len(self.ids), -1, np.int64)
-        self._at[self._part] = np.arange(len(self._part))
+        self._at = same(-1, len(self.ids))
+        if len(self._part):
+            self._at = self._at.copy()
+            self._at[self._part] = np.arange(len(self._part))
         self._begin, self._frames, self._first_tick, self._last_tick = np.zeros((4, len(self._part)), np.int64)
         self._seen = np.full((len(self._part), 2), -1, np.int64)
         """What was known of the file of each when its frames were looked up: how many it has, and its index."""
