@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -85,6 +86,15 @@ class Program:
         return any(get(i.name).out_of_process for i in self.instructions if i.name)
 
     @cached_property
+    def is_chain(self) -> bool:
+        """Whether it is operations of single frames, each on what the one before has made."""
+        sources = [(0,), *((i.target,) for i in self.instructions)]
+        return all(
+            i.kind == InstructionKind.OP and i.sources == source and isinstance(get(i.name), FrameOp)
+            for i, source in zip(self.instructions, sources, strict=False)
+        )
+
+    @cached_property
     def signature(self) -> bytes:
         """16 bytes that change when any operation, parameter or operation's code changes; part of every content key."""
         meaning = [[i.kind, i.sources, i.target, *_effect(i)] for i in self.instructions]
@@ -116,9 +126,11 @@ def _effect(i: Instruction) -> tuple[object, ...]:
     return op.effect, op.fingerprint, op.key_params(i.params)
 
 
-@dataclass(frozen=True, slots=True)
-class FrameStep:
-    """One step of a frame's way: an operation with its numbers, after a parent (None = the decoded frame)."""
+class FrameStep(NamedTuple):
+    """One step of a frame's way: an operation with its numbers, after a parent (None = the decoded frame).
+
+    A tuple, since what was made is looked up by it: its hash is that of all steps before it, too.
+    """
 
     parent: "FrameStep | None"
     name: str
@@ -160,9 +172,14 @@ def grow(program: Program, frames: np.ndarray, row: np.ndarray) -> FrameTree:
         frames: int32 (F,), source frame numbers in clip order.
         row: int32 (program.columns,), what was drawn for this clip.
     """
+    if program.is_chain:
+        node: FrameStep | None = None
+        for i in program.instructions:
+            node = FrameStep(node, i.name, i.params, tuple(row[i.column : i.column + i.width].tolist()))
+        return FrameTree(frames, (node,) * len(frames))
     streams = {0: FrameTree(frames, (None,) * len(frames))}
     for i in program.instructions:
-        numbers = tuple(int(v) for v in row[i.column : i.column + i.width])
+        numbers = tuple(row[i.column : i.column + i.width].tolist())
         inputs = tuple(streams[s] for s in i.sources)
         streams[i.target] = _applied(i, numbers, inputs)
     return streams[program.output]

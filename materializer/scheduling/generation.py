@@ -4,7 +4,7 @@ A clip's audio is an object of its own: readers wait for the rows of both, and m
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -349,14 +349,15 @@ class ActiveGeneration(Schedule[str], PlannedClips):
             counts = [1] * len(rows)
         return [(row, count * edges_of(self.recipe(row))) for row, count in zip(rows, counts, strict=True)]
 
-    def intermediates(self, row: int) -> Sequence[IntermediateObject]:
+    def intermediates(self, row: int) -> Iterable[IntermediateObject]:
         """Intermediates that a row's clip may be made from; its audio is made of the file."""
         if self.keeping is None or row >= len(self.plan):
             return ()
         if self.plan.blocks is not None:
             rows = self.plan.blocks.rows(row)
             images = dict.fromkeys(self.plan.videos.keys.taken(self.plan.video[rows.start : rows.stop]))
-            return [each for image in images for each in self.keeping.intermediates.get(image, ())]
+            found_of = self.keeping.intermediates.get
+            return (each for image in images for each in found_of(image, ()))  # who looks for one asks no further
         found = self.keeping.intermediates.get(self.video(row), ())
         return (
             found if len(found) < 2 else self.keeping.made_from(self.video(row), self.plan.frames(np.array([row]))[0])

@@ -324,11 +324,12 @@ def hold_intermediates(ledger: Ledger, wanted: Iterable[tuple[Makeable, int]]) -
             objects.setdefault(each.key, {})[each.recipe.key] = each  # of a pack several
     found: list[Intermediate] = []
     held: list[Copy] = []
-    for key, mine in objects.items():
-        for tier in (MEMORY, LOCAL):  # workers read no other; the second is for when the first turns out to be damaged
-            if not ledger.lies_in(key, tier):
-                continue
-            for copy in ledger.hold([key], tier) or ():
-                found += [each.stored_as(copy.stored, tier) for each in mine.values()]
-                held.append(copy)
+    for tier in (MEMORY, LOCAL):  # workers read no other; the second is for when the first turns out to be damaged
+        there = [key for key in objects if ledger.lies_in(key, tier)]
+        copies = ledger.hold(there, tier) if there else []
+        if copies is None:  # one has just left
+            copies = [copy for key in there for copy in ledger.hold([key], tier) or ()]
+        for copy in copies:
+            found += [each.stored_as(copy.stored, tier) for each in objects[copy.key].values()]
+        held += copies
     return found, held

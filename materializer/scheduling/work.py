@@ -239,6 +239,6 @@ class Makeable(Work[str]):
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
 
-    def intermediates(self, row: int) -> Sequence[IntermediateObject]:
+    def intermediates(self, row: int) -> Iterable[IntermediateObject]:
         """Intermediates that a row may be made from instead of its source."""
         return ()

@@ -242,7 +242,11 @@ class Ledger:
             self._catalog.release(ids, holder=holder)
 
     def _best(self, key: str) -> Copy | None:
-        return next((copy for shelf in self._reachable() if (copy := shelf.get(key)) is not None), None)
+        for shelf in self._reachable():
+            copy = shelf.get(key)
+            if copy is not None:
+                return copy
+        return None
 
     def release(self, copies: list[Copy]) -> None:
         """Give holds back."""

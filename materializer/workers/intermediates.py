@@ -240,9 +240,9 @@ class IntermediateReader:
                     self.damaged_in_memory.append(source.intermediate.key)
                 self._sources[node].remove(source)
                 continue
-            self._loaded.update(loaded=1, loaded_bytes=picture.size)
-            if source.intermediate.tier == MEMORY:
-                self._loaded.update(resident=1, resident_bytes=picture.size)
+            for what in ("loaded", "resident") if source.intermediate.tier == MEMORY else ("loaded",):
+                self._loaded[what] += 1
+                self._loaded[f"{what}_bytes"] += picture.size
             return picture
         return None
 

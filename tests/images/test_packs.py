@@ -37,6 +37,8 @@ from viewcache.materializer.retention.packs import TRIES, LocatedPictures, Packs
 from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
 from viewcache.materializer.scheduling.work import RowState
 from viewcache.materializer.storage.found import pack_parts
+from viewcache.materializer.storage.ledger import Ledger
+from viewcache.materializer.storage.shelf import Copy
 from viewcache.store.reader import scan_object
 
 COUNT = 24
@@ -266,6 +268,25 @@ def test_a_bad_image_costs_its_pack_nothing(tmp_path: Path) -> None:
         kept = {name for (name,) in sql(cache, "select distinct image from packs where state = 'ready'")}
         assert len(kept) == COUNT - 1
         assert packets(cache) <= 3 * COUNT, "for blocks, for packs, and for those of the bad image again"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_packs_are_held_though_one_has_just_left(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """Those of a block are held at once; if one of them left meanwhile, the others are used all the same."""
+    hold, several = Ledger.hold, list[bool]()
+
+    def held(ledger: Ledger, keys: list[str], tier: str | None = None) -> list[Copy] | None:
+        of_packs = tier == "local" and len(keys) > 1
+        several.append(of_packs)
+        return None if of_packs and gone else hold(ledger, keys, tier)
+
+    monkeypatch.setattr(Ledger, "hold", held)
+    with viewcache.open(config(tmp_path, images, **LONG)) as cache:
+        assert same(read(cache), truth)
+        assert packets(cache) == COUNT
+    assert any(several)
 
 
 SIZE = 3 * 8 * 8
