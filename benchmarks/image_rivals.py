@@ -38,6 +38,7 @@ __all__ = [
     "Pillow",
     "Setting",
     "Took",
+    "described",
     "listed",
     "small_size",
 ]
@@ -196,7 +197,7 @@ def _ours(setting: Setting) -> Batches:
     """Our system, opened now and closed after its last batch."""
     import viewcache
 
-    cache = viewcache.open(_described(setting))
+    cache = viewcache.open(described(setting))
     loader = cache.loader("train")
 
     def batches() -> Batches:
@@ -208,7 +209,7 @@ def _ours(setting: Setting) -> Batches:
     return batches()
 
 
-def _described(setting: Setting) -> dict[str, Any]:
+def described(setting: Setting) -> dict[str, Any]:
     """The configuration of our system."""
     first = {"branch_type": "single", "inputs": ["frame"], "outputs": ["small"]}
     second = {"branch_type": "single", "inputs": ["small"], "outputs": ["augmented"]}

@@ -6,10 +6,12 @@ CPU is that of all its processes, an image. What a system makes before its first
 closing for the later ones; interpreter and imports are told apart.
 """
 
+import json
 import os
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -36,6 +38,7 @@ from benchmarks.image_rivals import (
     TORCHVISION,
     Setting,
     Took,
+    described,
     small_size,
 )
 
@@ -281,8 +284,21 @@ def _many(pictures: Sequence[tuple[str, np.ndarray]], folder: Path, args: Namesp
     aim = Aim(at_most=3) if args.many == STATED else None
     title = f"{args.many:,} images, scanned before: first batch after opening began"
     yield Figure(title, again.batch_wall_s - again.imported_wall_s, "s", aim)
+    yield _scanned(replace(ours, folder=str(folder / "scanned")), args)
     if args.many_epochs:
         yield _trained_on_many(replace(ours, epochs=args.many_epochs, short_side=48, crop=40), args)
+
+
+def _scanned(setting: Setting, args: Namespace) -> Figure:
+    """What `viewcache scan` takes: all files of a new folder are read, the interpreter's start included."""
+    file = Path(setting.folder, "cache.yaml")
+    file.parent.mkdir()
+    file.write_text(json.dumps(described(setting)))  # which is YAML
+    begun = time.perf_counter()
+    command = [sys.executable, "-m", "viewcache.api.cli.main", "scan", str(file)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    aim = Aim(at_most=120) if args.many == 10 * STATED else None
+    return Figure(f"{args.many:,} images, viewcache scan of a new folder", time.perf_counter() - begun, "s", aim)
 
 
 def _trained_on_many(setting: Setting, args: Namespace) -> Table:

@@ -32,7 +32,8 @@ BYTES_PER_S = 5_000_000
 MEMORY_BYTES = 2 << 30
 """Private memory of one scanning process: an 8K HEVC decoder's needs, twice."""
 AT_ONCE = 64
-"""Files that a process is given at once when only headers are read: that takes a millisecond or a round trip each."""
+"""Files that a process is given at once when only headers are read, or pictures: that takes a millisecond or a round
+trip each."""
 
 POLL_S = 0.2
 """How soon a scan of a queue notices that it is over."""
@@ -74,8 +75,9 @@ def scan(
         Full: a scanning process may open no more files; no video is called bad for that.
     """
     if files:
-        full = probe == ProbeMode.FULL
-        at_least = PICTURES_OF_A_PROCESS if is_picture(files[0].uri) else HEADERS_OF_A_PROCESS
+        pictures = is_picture(files[0].uri)
+        full = probe == ProbeMode.FULL and not pictures  # all of a picture is read as fast as a video's header
+        at_least = PICTURES_OF_A_PROCESS if pictures else HEADERS_OF_A_PROCESS
         worth_it = len(files) if full else -(-len(files) // at_least)
         processes = min(workers or os.cpu_count() or 1, worth_it)
         size = 1 if full else max(1, min(AT_ONCE, len(files) // processes))

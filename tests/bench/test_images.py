@@ -196,4 +196,5 @@ def test_quick_run_has_every_system(videos: Path, tmp_path: Path) -> None:
     assert set(many["rows"]) == {f"{OURS}, first", f"{OURS}, again", PILLOW}
     assert set(trained["rows"]) == {OURS, PILLOW}
     assert all(value > 0 for row in trained["rows"].values() for value in row)
-    assert results[-2]["value"] > 0, "the first batch of the many"
+    assert results[-3]["value"] > 0, "the first batch of the many"
+    assert results[-2]["value"] > 0, "the scan of the many"

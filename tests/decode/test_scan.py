@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.clips import FAMILIES, rotate_mp4
+from tests.images.small import save_folder
 from viewcache.errors import Full
-from viewcache.materializer.choices import ProbeMode
+from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.recording import video_key
@@ -97,21 +98,46 @@ def test_a_process_that_dies_costs_its_file(dataset: Path, monkeypatch: pytest.M
         assert [each.error.split(": ")[1] for each in found] == ["the process that indexed it ended with status 1"] * 3
 
 
-def test_one_of_several_that_kills_its_process(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the files that a process had together only the one that kills it is bad."""
+@pytest.fixture
+def killed_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[int]]:
+    """Lets a file end each process that is given it; how many files each question was of."""
     give = ScanProcess.give
 
-    def give_and_kill(self: ScanProcess, files: list[Found], *limits: Any, brings: bool = False) -> None:
-        if any(file.path.endswith(GOOD[1]) for file in files):
-            self.process.kill()
-            self.process.wait()
-        give(self, files, *limits, brings=brings)
+    def kills(name: str) -> list[int]:
+        asked = list[int]()
 
-    monkeypatch.setattr(ScanProcess, "give", give_and_kill)
+        def give_and_kill(self: ScanProcess, files: list[Found], *limits: Any, brings: bool = False) -> None:
+            asked.append(len(files))
+            if any(file.path.endswith(name) for file in files):
+                self.process.kill()
+                self.process.wait()
+            give(self, files, *limits, brings=brings)
+
+        monkeypatch.setattr(ScanProcess, "give", give_and_kill)
+        return asked
+
+    return kills
+
+
+def test_one_of_several_that_kills_its_process(dataset: Path, killed_by: Callable[[str], list[int]]) -> None:
+    """Of the files that a process had together only the one that kills it is bad."""
+    killed_by(GOOD[1])
     found = looked(dataset / "sub", full=False, workers=1)
     assert {name: found[name].error.partition(": ")[2] for name in GOOD} == {
         GOOD[0]: "", GOOD[1]: "the process that indexed it was killed by SIGKILL", GOOD[2]: ""
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_pictures_are_given_several_at_once(tmp_path: Path, killed_by: Callable[[str], list[int]], full: bool) -> None:
+    """Also when all of each is read; if one ends its process, each gets one to itself."""
+    names = [f"{k}.png" for k in range(4)]
+    folder, asked = save_folder(tmp_path / "images", dict.fromkeys(names, (32, 24))), killed_by("2.png")
+    probe = ProbeMode.FULL if full else ProbeMode.LAZY
+    answers = scan(discover(str(folder), media=Media.IMAGE), MOST, probe=probe, workers=1)
+    errors = {file.path: found.error.partition(": ")[2] for file, found in answers}
+    assert errors == dict.fromkeys(names, "") | {"2.png": "the process that indexed it was killed by SIGKILL"}
+    assert asked == [4, 1, 1, 1, 1]
 
 
 def test_too_little_memory_is_a_bad_video(dataset: Path) -> None:
