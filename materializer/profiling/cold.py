@@ -96,7 +96,7 @@ def is_warm(extent: Extent) -> bool:
 
 
 def read_cold(groups: Sequence[Sequence[Extent]], readers: int, seconds: float) -> ColdRead:
-    """Read bytes from their device, dropped before each round, for about so long and once at least.
+    """Read bytes from their device, dropped before each round, for about so long, and one picture at least.
 
     They must have been written to it, see `write_back`.
 
@@ -113,7 +113,7 @@ def read_cold(groups: Sequence[Sequence[Extent]], readers: int, seconds: float) 
     rounds = 0
     pictures = size = spent = warm = 0.0
     with ThreadPoolExecutor(readers, thread_name_prefix="viewcache-profile") as pool:
-        while spent < seconds or not rounds:
+        while spent < seconds or not round(pictures):  # several readers may all be done when the first half is
             drop(files)
             warm += sum(map(is_warm, extents)) / len(extents)
             drop(files)  # looking may have brought pages in

@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -124,6 +125,18 @@ def test_what_is_read_cold_is_counted(files: list[Path], readers: int) -> None:
     assert found.bytes == pytest.approx(found.pictures * SIZE, abs=SIZE / 2)
     assert found.is_of_device
     assert found.bytes_per_s == found.bytes / found.seconds
+
+
+def test_a_round_whose_readers_all_end_at_once_is_not_the_last(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it came after its first half, so there would be nothing to tell of the device."""
+    at_once = [0.0, *[0.0, 1.0] * 4]
+    one_by_one = [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0, 5.0]
+    clock = iter([*at_once, *one_by_one])
+    monkeypatch.setattr("viewcache.materializer.profiling.cold.time", SimpleNamespace(perf_counter=clock.__next__))
+    found = read_cold([whole(files[at : at + 2]) for at in range(0, len(files), 2)], readers=1, seconds=0.0)
+    assert (found.pictures, found.bytes, found.seconds) == (4, 4 * SIZE, 2.0)
 
 
 def test_files_in_memory_have_no_device(memory: Path) -> None:
