@@ -112,16 +112,16 @@ def _show_previews(found: "Outlook", terminal: Terminal) -> None:
 def _scan(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import configuration
     from viewcache.api.upkeep.scan import scan_datasets
+    from viewcache.materializer.choices import Media
 
     with terminal.progress("looking at files") as bar:
         scanned = scan_datasets(configuration(arguments.config), bar.at)
     if terminal.json:
         terminal.data({"datasets": [each.as_dict() for each in scanned]})
     for each in () if terminal.json else scanned:
-        terminal.show(
-            f"{each.dataset}: {counted(each.videos, 'video')}, {counted(each.frames, 'frame')}, "
-            f"{len(each.bad)} bad; {duration(each.seconds)}"
-        )
+        frames = "" if each.media == Media.IMAGE else f" {counted(each.frames, 'frame')},"
+        found = f"{each.dataset}: {counted(each.videos, each.media)},{frames} {len(each.bad)} bad"
+        terminal.show(f"{found}; {duration(each.seconds)}")
         for why in (*each.bad, *each.changed):
             terminal.show(printable(why))
     return 1 if any(each.bad for each in scanned) else 0

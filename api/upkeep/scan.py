@@ -12,7 +12,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.opening import is_postgresql
 from viewcache.errors import BadInput
-from viewcache.materializer.choices import ProbeMode
+from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files, policies_among
 from viewcache.materializer.storage.recover import bind_store
@@ -26,9 +26,12 @@ class ScannedDataset:
     """What is known of a dataset's files now."""
 
     dataset: str
+    media: Media
+    """Of which its files are."""
     videos: int
+    """How many, or how many images."""
     frames: int
-    """Of all videos that can be decoded."""
+    """Of all that can be decoded; an image has one."""
     bad: tuple[str, ...]
     """Why files cannot be decoded, or not all of them, by name."""
     changed: tuple[str, ...]
@@ -70,12 +73,12 @@ def scan_datasets(config: Config, progress: Progress | None = None) -> list[Scan
             files = list_files(
                 dataset, catalog, workers=cache.workers, progress=progress, policies=policies, tells=False
             )
-            scanned.append(_report(files, time.monotonic() - begun))
+            scanned.append(_report(files, dataset.media, time.monotonic() - begun))
         return scanned
 
 
-def _report(files: Files, seconds: float) -> ScannedDataset:
+def _report(files: Files, media: Media, seconds: float) -> ScannedDataset:
     there = files.there
     bad = tuple(files.error(row) for row in np.flatnonzero(there & ~files.whole).tolist())
     frames = int(files.frames[there & files.whole].sum())
-    return ScannedDataset(files.uri, int(there.sum()), frames, bad, files.changed, seconds)
+    return ScannedDataset(files.uri, media, int(there.sum()), frames, bad, files.changed, seconds)

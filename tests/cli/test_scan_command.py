@@ -9,6 +9,8 @@ from pathlib import Path
 import viewcache
 from tests.cli.site import Site
 from tests.house.tree import ROOT
+from tests.images import small as images
+from tests.images.small import save_folder
 from tests.tiny import sql
 from viewcache.failpoints import VARIABLE
 
@@ -56,3 +58,11 @@ def test_it_wants_the_cache_for_itself(site: Site) -> None:
     with viewcache.open(site.config):
         site.run("scan", "train.yaml", code=4)
         assert str(os.getpid()) in site.words
+
+
+def test_images(site: Site) -> None:
+    """An image has one frame, so only the images are counted."""
+    save_folder(Path("images"), {f"{k}.png": (32, 24) for k in range(3)})
+    Path("images.yaml").write_text(json.dumps(images.config(Path("cache2"), Path("images"))))
+    assert "/images: 3 images, 0 bad; " in site.run("scan", "images.yaml")
+    assert site.json("scan", "images.yaml")["datasets"][0]["media"] == "image"
