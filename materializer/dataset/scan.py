@@ -76,11 +76,11 @@ def scan(
     """
     if files:
         pictures = is_picture(files[0].uri)
-        full = probe == ProbeMode.FULL and not pictures  # all of a picture is read as fast as a video's header
+        alone = probe == ProbeMode.FULL and not pictures  # all of a picture is read as fast as a video's header
         at_least = PICTURES_OF_A_PROCESS if pictures else HEADERS_OF_A_PROCESS
-        worth_it = len(files) if full else -(-len(files) // at_least)
+        worth_it = len(files) if alone else -(-len(files) // at_least)
         processes = min(workers or os.cpu_count() or 1, worth_it)
-        size = 1 if full else max(1, min(AT_ONCE, len(files) // processes))
+        size = 1 if alone else max(1, min(AT_ONCE, len(files) // processes))
         parts = deque(list(files[k : k + size]) for k in range(0, len(files), size))
 
         def take() -> list[Found]:

@@ -4,7 +4,6 @@ The dispatcher's generations and the simulation's are both schedules, so what is
 ahead, is decided by the same lines. All of it is arrays over rows: a plan may have a million of them.
 """
 
-from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -85,8 +84,7 @@ class Schedule(Work[Key]):
         self._states = np.zeros(len(videos), np.uint8)
         self._plan_from(0)
         self._by_video = np.argsort(videos, kind="stable")
-        starts: NDArray[np.int64] = np.searchsorted(videos[self._by_video], np.arange(count + 1))
-        self._video_starts = array("q", starts.tobytes())  # of a million videos a list takes 44 MB, and an array 8
+        self._video_starts: NDArray[np.int64] = np.searchsorted(videos[self._by_video], np.arange(count + 1))
 
     def video_number(self, video: Hashable) -> int:
         """The number of a video among those of the rows; -1 if it is not among them."""

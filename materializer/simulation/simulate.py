@@ -29,8 +29,7 @@ from viewcache.materializer.simulation.simulated_store import (
     SimulatedIntermediate,
     SimulatedStore,
 )
-from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, UseTrace, groups_of
-from viewcache.store.blocks import whole_blocks
+from viewcache.materializer.simulation.simulated_uses import UseTrace, groups_of, stored_bytes
 
 __all__ = ["EpochFigures", "Figures", "Setting", "simulate"]
 
@@ -175,7 +174,7 @@ class _Run:
             for of_clip in uses:
                 of_clip.sort(key=lambda use: use[0])
         sizes = zip(clips.bound, clips.raw, clips.objects, strict=True)
-        stored = [min(bound, whole_blocks(int(raw * setting.disk_share)) + n * OBJECT_BYTES) for bound, raw, n in sizes]
+        stored = [min(bound, stored_bytes(raw * setting.disk_share, n)) for bound, raw, n in sizes]
         self._store = SimulatedStore(setting.keep.budget_bytes, stored, uses, passing_budget=setting.passing_bytes)
         self._work = SimulatedDispatcher(
             trace,

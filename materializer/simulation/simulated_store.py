@@ -17,8 +17,7 @@ from viewcache.materializer.scheduling.rules import evictable
 from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Position, RowState
 from viewcache.materializer.simulation.simulated_keeping import IntermediateNeeds
-from viewcache.materializer.simulation.simulated_uses import OBJECT_BYTES, GenerationUses, Runs, UseTrace
-from viewcache.store.blocks import whole_blocks
+from viewcache.materializer.simulation.simulated_uses import GenerationUses, Runs, UseTrace, stored_bytes
 
 __all__ = ["Item", "SimulatedGeneration", "SimulatedIntermediate", "SimulatedStore"]
 
@@ -91,7 +90,7 @@ class SimulatedIntermediate:
     @property
     def stored(self) -> int:
         """Bytes on disk."""
-        return min(self.needs.bound, whole_blocks(int(self.needs.raw * self.needs.rung.packed)) + OBJECT_BYTES)
+        return min(self.needs.bound, stored_bytes(self.needs.raw * self.needs.rung.packed))
 
 
 Item = int | SimulatedIntermediate

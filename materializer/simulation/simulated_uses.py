@@ -17,7 +17,7 @@ from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import IndexOf
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import AudioSpec
-from viewcache.store.blocks import BLOCK, ENTRY
+from viewcache.store.blocks import BLOCK, ENTRY, whole_blocks
 
 __all__ = [
     "OBJECT_BYTES",
@@ -27,6 +27,7 @@ __all__ = [
     "VideoNeeds",
     "groups_of",
     "section_of",
+    "stored_bytes",
     "trace_of",
 ]
 
@@ -132,6 +133,11 @@ class UseTrace:
     def __len__(self) -> int:
         """Uses in all."""
         return sum(map(len, self.uses.values()))
+
+
+def stored_bytes(packed: float, objects: int = 1) -> int:
+    """What objects take on disk whose pixels pack to so many bytes together."""
+    return whole_blocks(int(packed)) + objects * OBJECT_BYTES
 
 
 def section_of(
