@@ -3,7 +3,7 @@
 A framework is imported when a loader asks for it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, MissingExtra
 from viewcache.materializer.choices import Layout, Media
-from viewcache.materializer.field_values import FieldValues, in_batch
+from viewcache.materializer.field_values import FieldValues, Ragged, in_batch
+from viewcache.materializer.reading.batch import Buffers
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["FRAMEWORKS", "LAYOUTS", "Finish", "Framework"]
+__all__ = ["FRAMEWORKS", "LAYOUTS", "Finish", "Framework", "tensors_in"]
 
 LAYOUTS = {
     "TCHW": (0, 1, 2, 3),
@@ -46,11 +47,19 @@ class Framework(Protocol):
     def place(self) -> tuple[int, int]:
         """Rank and world of this process, where nobody says them."""
 
+    def buffers(self) -> Buffers:
+        """What pixels are read into."""
+        return Buffers()
+
     def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
         """The same arrays as the framework's, the pixels finished and in a layout."""
 
+    def taken(self, made: Mapping[str, Any]) -> None:
+        """Learn that a batch is handed out which was made early; in the training loop's thread."""
+        return
 
-class Torch:
+
+class Torch(Framework):
     """Tensors that share the memory that was read into, unless they go to a device."""
 
     early = False
@@ -67,7 +76,7 @@ class Torch:
         except ImportError as missing:
             raise MissingExtra("the loader needs PyTorch: pip install 'viewcache[torch]'") from missing
         self._torch = torch
-        self._device = None if device is None else self._checked(device)
+        self.device = None if device is None else self._checked(device)
         self._pin = pin_memory and torch.accelerator.is_available()
 
     def register(self, kind: type) -> None:
@@ -103,10 +112,45 @@ class Torch:
         """A tensor where the batch goes."""
         if self._pin:
             tensor = tensor.pin_memory()
-        return tensor if self._device is None else tensor.to(self._device, non_blocking=self._pin)
+        return tensor if self.device is None else tensor.to(self.device, non_blocking=self._pin)
 
 
-class Arrays:
+class TorchOnGpu(Torch):
+    """Tensors on a GPU, whole when they are handed out: neither the training loop nor its kernels wait for a copy.
+
+    The reading thread reads into pinned memory, and sends from there on a stream of its own.
+    """
+
+    early = True
+
+    def __init__(self, device: "torch.device") -> None:
+        """Make tensors on a device that is there."""
+        super().__init__(device, pin_memory=True)
+        self._stream = self._torch.cuda.Stream(device)
+
+    def buffers(self) -> Buffers:
+        """See `Framework.buffers`; pinned."""
+        return Buffers(self._pinned)
+
+    def _pinned(self, size: int) -> NDArray[np.uint8]:
+        pinned: NDArray[np.uint8] = self._torch.empty(size, dtype=self._torch.uint8, pin_memory=True).numpy()
+        return pinned
+
+    def made(self, arrays: ReadArrays, finish: Finish, layout: str) -> dict[str, Any]:
+        """See `Framework.made`. All is on the device when this returns: what was read into may be used again."""
+        with self._torch.cuda.stream(self._stream):
+            made = super().made(arrays, finish, layout)
+        self._stream.synchronize()
+        return made
+
+    def taken(self, made: Mapping[str, Any]) -> None:
+        """See `Framework.taken`. The memory of a batch becomes that of a later one when the loop's kernels have run."""
+        reads = self._torch.cuda.current_stream(self.device)
+        for tensor in tensors_in(made, self._torch.Tensor):
+            tensor.record_stream(reads)
+
+
+class Arrays(Framework):
     """NumPy's arrays, which share the memory that was read into."""
 
     early = False
@@ -132,7 +176,7 @@ class Arrays:
         return _finished(arrays, finish, layout)
 
 
-class Jax:
+class Jax(Framework):
     """JAX's arrays, sent to a device while earlier batches are learned from."""
 
     early = True
@@ -194,11 +238,23 @@ def shown(pixels: Any, layout: str) -> Any:
     return pixels[..., 0, :, :, :] if Layout(layout).media == Media.IMAGE else pixels
 
 
+def tensors_in(made: Mapping[str, Any], kind: type) -> Iterator[Any]:
+    """All of a batch that is of a kind, lists of different lengths included; not its texts and numbers."""
+    for each in made.values():
+        yield from (one for one in (each if isinstance(each, Ragged) else (each,)) if isinstance(one, kind))
+
+
 def _axes(dimensions: int, layout: str) -> Sequence[int]:
     """The clips' axes in the order of a layout, behind those of the batch and the views."""
     lead = dimensions - len(LAYOUTS[layout])
     return (*range(lead), *(lead + axis for axis in LAYOUTS[layout]))
 
 
-FRAMEWORKS: dict[str, Callable[[Any, bool], Framework]] = {"torch": Torch, "numpy": Arrays, "jax": Jax}
+def _torch(device: Any, pin_memory: bool) -> Torch:
+    """Torch's tensors for a device."""
+    plain = Torch(device, pin_memory)
+    return TorchOnGpu(plain.device) if plain.device is not None and plain.device.type == "cuda" else plain
+
+
+FRAMEWORKS: dict[str, Callable[[Any, bool], Framework]] = {"torch": _torch, "numpy": Arrays, "jax": Jax}
 """Name → what makes its batches, for a device and with or without pinned memory."""

@@ -90,8 +90,8 @@ class Loader:
                 as short as it is.
             prefetch: batches that are read before they are asked for.
             framework: what a batch is made of: ``torch``, ``numpy`` or ``jax``.
-            device: where the tensors go; copied without waiting when memory is pinned.
-            pin_memory: copy into pinned memory first; without an accelerator there is nothing to pin for.
+            device: where the tensors go. The reading thread sends them to a GPU ahead, through pinned memory.
+            pin_memory: of tensors that stay on the CPU, or go to another accelerator; without any it changes nothing.
             unknown: refused, with what to do instead.
 
         Raises:
@@ -397,6 +397,7 @@ class Loader:
     def _made(self, batch: Batch | dict[str, Any], mixture: Mixture | None) -> dict[str, Any]:
         """What is handed out: a plain dict, which any library walks through."""
         if isinstance(batch, dict):
+            self._framework.taken(batch)
             return batch
         handle = self._cache.task(self.task)
         clips = -(-handle.videos_per_batch // self.world) * handle.samples_per_video if self.even else None
@@ -418,7 +419,7 @@ class Loader:
             feed.put(error, self._is_open)
 
     def _read_from(self, seat: TaskSeat, feed: _Feed, turns: Turns) -> None:
-        buffers, buffers_before = Buffers(), Buffers()
+        buffers, buffers_before = self._framework.buffers(), Buffers()
         for epoch, iteration, following in turns.places(self.epochs, self._iterations):
             batch: Any = seat.read(epoch, iteration, buffers, feed)
             mixture = self._mixed.mixture(batch, buffers_before, feed) if batch is not None and self._mixed else None

@@ -5,7 +5,7 @@ would cost too.
 """
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import getrefcount
 from typing import Any
@@ -140,14 +140,23 @@ def audio_slots(shape: tuple[int, ...] | None) -> tuple[NDArray[np.float32] | No
     return audio, list(audio.view(np.uint8))
 
 
+def _anywhere(size: int) -> NDArray[np.uint8]:
+    return np.empty(size, np.uint8)
+
+
 class Buffers:
     """Arrays that are used again once nobody refers to them: fresh memory costs more than the read itself.
 
     Not thread-safe: one reader owns it.
     """
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, allocate: Callable[[int], NDArray[np.uint8]] = _anywhere) -> None:
+        """Start without any.
+
+        Args:
+            allocate: gives an array of so many bytes, in whichever memory clips are to be read into.
+        """
+        self._allocate = allocate
         self._owners: list[NDArray[np.uint8]] = []
 
     def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
@@ -159,7 +168,7 @@ class Buffers:
             # getrefcount's argument do, so a fourth reference is a user's.
             if getrefcount(owner) == _IDLE_REFERENCES:
                 return _aligned(owner, size).reshape(shape)
-        owner = np.empty(size + mmap.PAGESIZE, np.uint8)
+        owner = self._allocate(size + mmap.PAGESIZE)
         self._owners.append(owner)
         return _aligned(owner, size).reshape(shape)
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from tests.loader.small import VIDEOS, Tensors, as_tensors, equal
 from tests.tiny import sql
 from viewcache.api.session.cache import Cache
-from viewcache.api.training.frameworks import LAYOUTS
+from viewcache.api.training.frameworks import LAYOUTS, tensors_in
 from viewcache.errors import MissingExtra
+from viewcache.materializer.field_values import Ragged
 from viewcache.materializer.reading.batch import Buffers
 
 
@@ -77,7 +78,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             taken.append(array.ctypes.data)
             return array
 
-    monkeypatch.setattr("viewcache.api.training.loader.Buffers", Noting)
+    monkeypatch.setattr("viewcache.api.training.frameworks.Buffers", Noting)
     return taken
 
 
@@ -135,3 +136,10 @@ def test_without_torch_the_loader_says_what_to_install(cache: Cache, monkeypatch
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'viewcache\[torch\]'"):
         cache.loader("train")
+
+
+def test_all_tensors_of_a_batch_are_found() -> None:
+    """Those of lists of different lengths too; texts, lists of texts and numbers are none."""
+    mine = [torch.zeros(size) for size in range(3)]
+    made = {"video": mine[0], "boxes": Ragged(*mine[1:]), "text": ["a", None], "tags": [["b"], []], "epoch": 3}
+    assert [*map(id, tensors_in(made, torch.Tensor))] == [*map(id, mine)]

@@ -63,7 +63,7 @@ def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             counts.append(len(self._owners))
             return array
 
-    monkeypatch.setattr("viewcache.api.training.loader.Buffers", Counting)
+    monkeypatch.setattr("viewcache.api.training.frameworks.Buffers", Counting)
     return counts
 
 
