@@ -92,8 +92,7 @@ def sample_of(task: Task, most: int) -> Sample:
     parts: list[Part] = []
     kept: dict[str, Recipe] = {}
     pixels: dict[str, int] = {}
-    for row, recipe in recipes.items():
-        source = active.source_of(plan, row)
+    for (row, recipe), source in zip(recipes.items(), active.sources_of(plan, [*recipes]), strict=True):
         if not is_local(source.uri):
             raise BadInput(
                 f"task {name!r}: {shown(source.uri)} lies far away; mixes are measured of files of this machine"
@@ -103,7 +102,7 @@ def sample_of(task: Task, most: int) -> Sample:
         index = index_of(int(plan.video[row]))
         kept[source.key] = intermediate_recipe(source.key, how, np.zeros(1, np.int32), index)
         pixels[source.key] = index.frame_pixels
-    uris = (active.source_of(plan, row).uri for row in rows[most : MOST_BESIDE * most].tolist())
+    uris = (source.uri for source in active.sources_of(plan, rows[most : MOST_BESIDE * most].tolist()))
     wanted = sum(math.prod(recipe.shape) for recipe in kept.values())
     wanted -= sum(size for _, size in _found(part.source.uri for part in parts))
     beside = tuple(_until(_found(uris), wanted))

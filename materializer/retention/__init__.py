@@ -23,6 +23,7 @@ In the order of work:
 - ``lying``: what lasts and lies in the store
 - ``decided``: what was decided for one generation, and what became of it
 - ``told``: what the catalog was told of it
+- ``clip_sources``: where workers find the videos that something is kept of
 - ``chosen_images``: what a choice keeps of images, all that are alike at once
 - ``kept_objects``: the objects that a choice keeps of each video
 - ``near``: the encoded files of videos that lie far away, beside each way

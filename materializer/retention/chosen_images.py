@@ -4,16 +4,15 @@ The trade-off: an image has one frame, so none of this asks which frames are wan
 made are taken over, so that those of several generations are the same in memory.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.arrays import by_value
-from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.intermediates import native_like, picture_like, picture_recipes
 from viewcache.materializer.retention.lasting import Lasting
@@ -22,39 +21,10 @@ from viewcache.materializer.retention.sources import native_bytes_of
 from viewcache.materializer.retention.ways import How, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
-__all__ = ["Before", "ChosenImages", "ImageSources", "chosen_images", "recipes_that_last"]
+__all__ = ["Before", "ChosenImages", "chosen_images", "recipes_that_last"]
 
 Before = Sequence[Mapping[Way, Mapping[str, Sequence[IntermediateObject]]]]
 """What was decided before: pictures by the way for which they were chosen and the content key of their image."""
-
-
-class ImageSources(Mapping[str, Callable[[], VideoSource]]):
-    """Asked for an image, by its content key, when an object is made of it; has one number for each."""
-
-    def __init__(self, works: Sequence[ActiveGeneration], plans: Sequence[ToCome], codes: Mapping[str, int]) -> None:
-        """Of images by the row of a clip, times the number of plans, and which plan has it."""
-        self._works, self._plans, self._codes = works, [each.plan for each in plans], codes
-
-    def __getitem__(self, image: str) -> Callable[[], VideoSource]:
-        """What tells one.
-
-        Raises:
-            KeyError: it is not among them.
-        """
-        row, number = divmod(self._codes[image], len(self._works))
-        return partial(self._works[number].source_of, self._plans[number], row)
-
-    def __contains__(self, image: object) -> bool:
-        """Whether it is among them; asked far more often than for what it is."""
-        return image in self._codes
-
-    def __iter__(self) -> Iterator[str]:
-        """All of them."""
-        return iter(self._codes)
-
-    def __len__(self) -> int:
-        """How many."""
-        return len(self._codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +33,8 @@ class ChosenImages:
 
     staying: dict[str, tuple[IntermediateObject, ...]]
     """Content key of each image of which something is kept → what of that is as it was before."""
-    sources: ImageSources
-    """Of those whose clips are to come."""
+    clips: dict[str, int]
+    """Content key of each of them that a clip is to come of → such a clip, as `ClipSources` has it."""
     pictures: list[tuple[str, Recipe]]
     """Content keys of images, in the order of need, and how the pictures of them are made that are not as before."""
 
@@ -124,10 +94,10 @@ class _Choice:
         places = np.flatnonzero(there)
         of = dict(zip(map(videos.__getitem__, places.tolist()), codes[places].tolist(), strict=True))
         pictures = [(videos[place], recipe) for place, recipe in found]
-        return ChosenImages(mine, ImageSources(self._works, self._plans, of), pictures)
+        return ChosenImages(mine, of, pictures)
 
     def _codes(self) -> NDArray[np.int64]:
-        """A clip to come that is not kept of each image, as `ImageSources` has it; -1 where there is none."""
+        """A clip to come that is not kept of each image, as `ClipSources` has it; -1 where there is none."""
         codes = np.full(len(self._videos), -1, np.int64)
         for number, kind in enumerate(self._weighed.kinds):
             for k in kind.plans:

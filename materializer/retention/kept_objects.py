@@ -1,30 +1,27 @@
 """The objects that a choice keeps of each video, named in the catalog, and where workers find what they are made of."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from functools import partial
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
+from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.chosen_images import Before, chosen_images, recipes_that_last
+from viewcache.materializer.retention.clip_sources import ClipSources
 from viewcache.materializer.retention.intermediates import Named, intermediate_recipe
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.packs import Packs, Picture, first_blocks
 from viewcache.materializer.retention.ways import How, ToCome, Way, are_images
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
-__all__ = ["KeptObjects", "Objects", "ObjectsOf", "SourceOf"]
+__all__ = ["KeptObjects", "Objects", "ObjectsOf"]
 
 Objects = tuple[IntermediateObject, ...]
 
 ObjectsOf = Mapping[str, Objects]
 """By the content key of the video."""
-
-SourceOf = Callable[[], VideoSource]
-"""Asked for a video when an object is made of it, since much may be known by then."""
 
 
 class KeptObjects:
@@ -57,7 +54,7 @@ class KeptObjects:
         works: Sequence[ActiveGeneration],
         kept: ObjectsOf,
         making: Callable[[], Set[str]],
-    ) -> tuple[dict[str, Objects], Mapping[str, SourceOf]]:
+    ) -> tuple[dict[str, Objects], ClipSources]:
         """The intermediates of all videos that have some, in the order of the videos; images come behind the others.
 
         Args:
@@ -68,7 +65,7 @@ class KeptObjects:
             making: tells the content keys of all that is being made now.
         """
         recipes: list[tuple[str, int, Recipe]] = []
-        sources: dict[str, SourceOf] = {}
+        clips: dict[str, int] = {}
         objects: dict[str, Objects] = {}
         is_image = are_images(plans, chosen.weighed.videos)
         for video in np.flatnonzero(~is_image).tolist():
@@ -81,15 +78,15 @@ class KeptObjects:
             wanted: dict[How, list[NDArray[np.int32]]] = {}
             video_id = -1
             for kind in chosen.weighed.kinds[way.kept :]:
-                for work, each in ((works[k], plans[k]) for k in kind.plans):
-                    plan, rows = each.plan, work.rows_of_video(key)
+                for k in kind.plans:
+                    each, plan, rows = plans[k], plans[k].plan, works[k].rows_of_video(key)
                     rows = rows[each.rows[rows]]
                     # Since the plan was weighed another video may have come to stand in.
                     rows = rows[[plan.videos.keys[number] == key for number in plan.video[rows].tolist()]]
                     if len(rows):
                         row = int(plan.video[rows[0]])
                         video_id = int(plan.videos.ids[row])
-                        sources.setdefault(key, partial(work.source_of, plan, int(rows[0])))
+                        clips.setdefault(key, int(rows[0]) * len(works) + k)
                         if not way.lasts:
                             index = each.index_of(row)
                             how = kind.how(plan, int(rows[0]), way.intermediate)
@@ -107,7 +104,7 @@ class KeptObjects:
         for mine in self._named(recipes):
             objects[mine.video] = (*objects[mine.video], mine)
         if not is_image.any():
-            return objects, sources
+            return objects, ClipSources(works, plans, clips)
         number, blocks = works[0].group_generation, first_blocks(plans)
         of_images = chosen_images(chosen, plans, works, self._packs.still(kept, making), self._before())
         objects |= of_images.staying
@@ -117,7 +114,7 @@ class KeptObjects:
         for picture in packed:
             image = picture[0].video
             objects[image] = (*objects[image], *picture) if objects[image] else picture
-        return objects, {**sources, **of_images.sources} if sources else of_images.sources
+        return objects, ClipSources(works, plans, clips | of_images.clips)
 
     def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:
         """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""

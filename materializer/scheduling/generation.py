@@ -117,14 +117,13 @@ class PlannedClips(Makeable):
     def source(self, row: int) -> VideoSource:
         """The video that a row's object is of; of a block what messages call it, which is its first image."""
         if self.plan.blocks is None:
-            return self.source_of(self.plan, self.clip_of(row))
-        first = self.source_of(self.plan, self.plan.blocks.rows(row).start)
+            return self.sources_of(self.plan, [self.clip_of(row)])[0]
+        first = self.sources_of(self.plan, [self.plan.blocks.rows(row).start])[0]
         return VideoSource(first.uri, first.name, self.key(row), b"", len(self.plan.blocks.rows(row)))
 
-    def source_of(self, plan: GenerationPlan, row: int) -> VideoSource:
-        """The video of a clip in this plan or one before it: since then another may have come to stand in."""
-        (found,) = self._sources(plan, [row])
-        return found
+    def sources_of(self, plan: GenerationPlan, rows: Sequence[int]) -> list[VideoSource]:
+        """The videos of clips in this plan or one before it: since then others may have come to stand in."""
+        return self._sources(plan, rows)
 
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
@@ -355,7 +354,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
             return ()
         if self.plan.blocks is not None:
             rows = self.plan.blocks.rows(row)
-            images = dict.fromkeys(self.plan.videos.keys.taken(self.plan.video[rows.start : rows.stop]))
+            images = dict.fromkeys(self.plan.videos.keys.at(self.plan.video[rows.start : rows.stop]))
             found_of = self.keeping.intermediates.get
             return (each for image in images for each in found_of(image, ()))  # who looks for one asks no further
         found = self.keeping.intermediates.get(self.video(row), ())

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from viewcache.materializer.planning.recipe import Intermediate, IntermediateObject, Part, Recipe, VideoSource
 from viewcache.materializer.scheduling.work import Key, Makeable, RowState, Work
@@ -19,6 +20,7 @@ __all__ = [
     "IntermediateWork",
     "Pack",
     "PackWork",
+    "Sources",
     "hold_intermediates",
 ]
 
@@ -171,13 +173,22 @@ class IntermediateSchedule(Work[Key]):
         return min((due for each in self._needs if (due := each(videos)) is not None), default=None)
 
 
+class Sources(Protocol):
+    """Where workers find videos; asked when an object is made, since much may be known by then."""
+
+    def __contains__(self, video: object) -> bool:
+        """Whether a video, by its content key, is among them."""
+
+    def of(self, videos: Sequence[str]) -> list[VideoSource]:
+        """Those of some videos, which are among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationContext:
     """What all intermediates of one generation of a group have in common, whatever form they have."""
 
     group_generation: int
-    sources: Mapping[str, Callable[[], VideoSource]]
-    """Give the videos, by content key; asked when an object is made, since much may be known by then."""
+    sources: Sources
     needs: Sequence[Callable[[Sequence[Hashable]], float | None]]
     """Each says in how many seconds a clip of some videos that is not kept is needed next, by their content keys."""
     free_bytes: int
@@ -215,7 +226,7 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
 
     def source(self, row: int) -> VideoSource:
         """The video that a row is made of."""
-        return self._sources[self._intermediates[row].video]()
+        return self._sources.of([self._intermediates[row].video])[0]
 
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
@@ -265,15 +276,14 @@ class PackWork(IntermediateWork):
     def source(self, row: int) -> VideoSource:
         """What messages call the images of a row, which is the first of them."""
         images = self._packs[row].images
-        first = self._sources[images[0]]()
+        first = self._sources.of(images[:1])[0]
         return VideoSource(first.uri, first.name, self.key(row), b"", len(images))
 
     def recipe(self, row: int) -> Recipe:
         """How a pack is made, of images as they are known now."""
         pack = self._packs[row]
         assert pack.recipe is not None  # else it is never asked for
-        parts = (Part(self._sources[of](), recipe) for of, recipe in zip(pack.images, pack.pictures, strict=True))
-        return replace(pack.recipe, parts=tuple(parts))
+        return replace(pack.recipe, parts=tuple(map(Part, self._sources.of(pack.images), pack.pictures)))
 
     def held(self, row: int) -> int:
         """Most raw bytes that a worker holds while it makes a row."""

@@ -385,7 +385,7 @@ class Task:
     def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> list[VideoSource]:
         """The videos of some rows as a worker gets them, by what is known of them now."""
         videos, video = plan.videos, plan.video[np.array(rows, np.int64)]
-        texts = (each.taken(video) for each in (videos.uris, videos.names, videos.keys))
+        texts = (each.at(video) for each in (videos.uris, videos.names, videos.keys))
         about = zip(*texts, videos.frames[video].tolist(), self.dataset.looked_at(videos.ids[video]), strict=True)
         return [VideoSource(uri, name, key, blob, frames, claims) for uri, name, key, frames, (blob, claims) in about]
 

@@ -65,7 +65,7 @@ def alone(
                 for row in np.flatnonzero(plan.video == plan.videos.row_of_key[image]).tolist():
                     to_come = plans[k].rows[row] and now.videos.keys[now.video[row]] == image
                     if to_come:
-                        source = works[k].source_of(plan, row)
+                        (source,) = works[k].sources_of(plan, [row])
                         sources.setdefault(image, (source.name, source.key))
                     if to_come or way.lasts:  # behind its generation all are to come
                         how = kind.how(plan, row, way.intermediate)
@@ -105,7 +105,8 @@ class Watched:
             before = [work.plan for work in works]
             objects, sources = choose(mine, what, plans, works, *given)
             pictures, names = alone(what, plans, works, stayed.pop())
-            found, there = asked.pop(), {i: (source().name, source().key) for i, source in sources.items()}
+            found, named = asked.pop(), [image for image in what.weighed.videos if image in sources]
+            there = {image: (of.name, of.key) for image, of in zip(named, sources.of(named), strict=True)}
             if all(work.plan is plan for work, plan in zip(works, before, strict=True)):  # no stand-in came meanwhile
                 assert [(image, said(each)) for image, each in found] == [(i, said(each)) for i, each in pictures]
                 assert there == names

@@ -588,9 +588,13 @@ def test_rows_of_packs_that_were_never_made_leave_with_the_run(
 
 def work_of(*packs: Pack, sources: set[str], failed: dict[str, Hashable] | None = None) -> PackWork:
     """Packs of a generation in which each image is needed in so many seconds as its number says."""
-    named = {image: lambda: VideoSource("", "", "", b"", 1) for image in sources}
+
+    class Named(set[str]):
+        def of(self, videos: Sequence[str]) -> list[VideoSource]:
+            return [VideoSource("", "", "", b"", 1) for _ in videos]
+
     needs = [lambda images: min(float(int(str(image), 16)) for image in images)]
-    return PackWork(GenerationContext(0, named, needs, 0, {}, failed=failed), packs)
+    return PackWork(GenerationContext(0, Named(sources), needs, 0, {}, failed=failed), packs)
 
 
 def test_what_cannot_be_made_again_is_of_use_while_it_lies_there() -> None:
