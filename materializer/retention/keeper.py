@@ -351,7 +351,7 @@ class Keeper:
         kind = like([each.plan for each in plans], [work.task_id for work in case.works])
         average = partial(self._average.of, case.cost, kind, case.group_generation)
         choosing = partial(choose, plans, case.cost, self._settings, free_bytes, before, case.refused)
-        return choosing(self.lying.find, settled, self.densities, average, case.has)
+        return choosing(partial(self.lying.find, case.group_generation), settled, self.densities, average, case.has)
 
     def _keep_all(self, case: _Case, free_bytes: int) -> Decided:
         """Every clip is kept."""

@@ -48,10 +48,13 @@ class Lying:
         """How many objects are known to last."""
         return len(self._found.union(*self._chosen.values()))
 
-    def find(self, lasting: Lasting) -> dict[str, tuple[Kept, ...]]:
-        """What lies there, whole or in part, by the content key of the video."""
+    def find(self, group_generation: int, lasting: Lasting) -> dict[str, tuple[Kept, ...]]:
+        """What lies there, whole or in part, by the content key of the video; of images what will by then, too.
+
+        A generation is decided when the one before it has hardly begun to make its pictures.
+        """
         self._found = self._lying(self._found)
-        found = self._find_packed(lasting) if lasting.is_image.any() else {}
+        found = self._find_packed(group_generation, lasting) if lasting.is_image.any() else {}
         # Working out the keys of all ways of all videos would take long.
         written: dict[int, set[tuple[str, str]]] = {}
         for row in self._catalog.query("read_intermediates").to_pylist():
@@ -74,14 +77,14 @@ class Lying:
                     found[video] = (*found.get(video, ()), kept)
         return found
 
-    def _find_packed(self, lasting: Lasting) -> dict[str, tuple[Kept, ...]]:
+    def _find_packed(self, group_generation: int, lasting: Lasting) -> dict[str, tuple[Kept, ...]]:
         """The same of images, of which each way keeps one picture, in a pack."""
         found: dict[str, tuple[Kept, ...]] = {}
-        any_lies = self._packs.look()
+        self._packs.look()
         self._looked.add(OF_SEVERAL)
         ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
-        find = self._packs.finder()
-        for way in ways if any_lies else ():
+        find = self._packs.finder(group_generation)
+        for way in ways:
             kept_of = cache(lambda size, way=way: (Kept(way, size, made=True),))  # which images share
             for how, places in lasting.pictures(way) if self._packs.may_have(way.intermediate, way.codec) else ():
                 videos = [*map(lasting.videos.__getitem__, places.tolist())]

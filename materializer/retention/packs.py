@@ -127,9 +127,16 @@ class Packs:
                 self._learn(key, _Known(object_id, images, pictures, firsts, [()] * len(mine)))
         return bool(ids)
 
-    def finder(self) -> Callable[[str], Lies | None]:
-        """Tells where a picture lies now, by its content key; None if it is not there."""
+    def finder(self, before: int | None = None) -> Callable[[str], Lies | None]:
+        """Tells where a picture lies now, by its content key; None if it is not there.
+
+        ``before`` is a generation of a group: what is made for earlier ones counts as lying there.
+        """
         sizes = {key: self._size_of(key) for key in self._known}
+        for key in () if before is None else self._coming(before, frozenset()):
+            formed = self._known[key].formed
+            assert formed is not None  # as of all that is to be made
+            sizes[key] = sizes[key] or formed.bound
         lies = {
             key: Lies(key, -(-size // len(self._known[key].pictures)))
             for key, size in sizes.items()

@@ -1,5 +1,6 @@
 """What is needed of an image several times in one block is done once: its file is read, and it is decoded, once."""
 
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,11 @@ from tests.tiny import make_decoding_dear, single
 from viewcache.api.session.cache import Cache
 from viewcache.materializer.media.source import LocalSource
 from viewcache.materializer.media.whole import WholeSource
+from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.ladder import Ladder
 from viewcache.materializer.reading.values import FrameRequest
+from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.running import Running, Tally
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.workers.job import Report
@@ -146,3 +151,29 @@ def test_two_tasks_over_one_folder(tmp_path: Path) -> None:
         frames = done(cache)
         assert sum(1 for task in ("train", "second") for _ in cache.loader(task, framework="numpy")) == 2 * count // 16
     assert count <= frames["decoded"] <= 1.1 * count
+
+
+@pytest.mark.parametrize("epochs", [3, 4, 5])
+def test_a_last_generation_finds_what_the_one_before_has_made(
+    tmp_path: Path, epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is decided before the first picture was made, and however few epochs it has, it reads what is there then."""
+    count, both, before, give_jobs = 96, threading.Event(), Keeper.decide, Dispatcher.give_jobs
+
+    def decide(self: Keeper, *given: Any) -> Any:
+        found = before(self, *given)
+        if found.keys() >= {0, 1}:
+            both.set()
+        return found
+
+    # Of one epoch it is cheaper to decode than to decode and write pictures down.
+    cost = CostModel(1e-6, 1e-7, store_s_per_byte=1e-6, ladder=Ladder(("raw",)))
+    monkeypatch.setattr(CostModel, "measured", classmethod(lambda *_: cost))
+    monkeypatch.setattr(Keeper, "decide", decide)
+    monkeypatch.setattr(Dispatcher, "give_jobs", lambda self: both.is_set() and give_jobs(self))
+    folder = save_folder(tmp_path / "in", {f"{k:03}.jpg": (64, 48) for k in range(count)})
+    with viewcache.open(config(tmp_path / "store", folder, sampling={"images_per_batch": 16}, epochs=epochs)) as cache:
+        loader = cache.loader("train", framework="numpy")
+        for _ in range(epochs):
+            assert sum(len(batch["image"]) for batch in loader) == count
+        assert done(cache)["decoded"] == count

@@ -1,6 +1,7 @@
 """What was chosen before stays where another choice would save little, and generations in flight build the same."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,7 @@ def test_objects_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         settings = KeepSettings(BUDGET, "cheapest", "auto", 1 << 30)
 
         def look() -> None:
-            choose([ToCome(whole, lambda _: INDEX, rows, ~rows)], COST, settings, 0, lying=lying.find)
+            choose([ToCome(whole, lambda _: INDEX, rows, ~rows)], COST, settings, 0, lying=partial(lying.find, 0))
 
         look()
         lying.will_last(1, keys)
