@@ -13,8 +13,8 @@ from typing import Self
 
 from viewcache.errors import Broken, Closed, Timeout, ViewcacheError
 from viewcache.materializer.gate import Cancelled
-from viewcache.materializer.scheduling.rules import Demand, State, missing_rows
-from viewcache.materializer.scheduling.work import ObjectStates, Position, RowState, Work
+from viewcache.materializer.scheduling.rules import State, missing_rows
+from viewcache.materializer.scheduling.work import Demand, ObjectStates, Position, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, explain
 
@@ -125,6 +125,8 @@ class Board(State[str]):
         return Fetched(copies, missed, now - begun, explain(begun, now, waiting.arrivals, tight))
 
     def _held(self, waiting: Demand[str]) -> list[Copy] | None:
+        if not all(map(self.objects.has, waiting.places())):  # as for each block of a batch but the last
+            return None
         return self._ledger.hold(waiting.work.keys(waiting.rows))
 
     def _check_open(self) -> None:
@@ -193,7 +195,7 @@ class Board(State[str]):
         """An object is about to be there: let who waits for it know how that came about."""
         with self.changed:
             for waiting in self.demands:
-                if key in waiting.work.keys(waiting.rows):
+                if key in waiting.places():
                     waiting.arrivals.append(arrival)
 
     def tight(self, *, demanded: bool) -> None:

@@ -219,6 +219,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         self._adopt(plan, object_ids)
         self._states[:] = states
         self._states[changed] = RowState.PLANNED
+        self.revision += 1
         if self.audio is not None:
             self.audio.replace()
 
@@ -393,6 +394,7 @@ class AudioSchedule(Schedule[str], Makeable):
         self._adopt()
         self._states[:] = states
         self._states[keys != self._keys] = RowState.PLANNED
+        self.revision += 1
 
     def in_clips(self, row: int) -> int:
         """A row as the generation counts it."""

@@ -8,18 +8,16 @@ half made holds memory until it is done.
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from viewcache.errors import ViewcacheError
-from viewcache.materializer.scheduling.work import Key, ObjectStates, RowState, Work
-from viewcache.materializer.telemetry.stalls import Arrival, Times
+from viewcache.materializer.scheduling.work import Demand, Key, ObjectStates, RowState, Work
 
 __all__ = [
     "PATIENCE_S",
     "SHARE",
     "Candidate",
-    "Demand",
     "Need",
     "NextJob",
     "Patience",
@@ -59,20 +57,6 @@ Candidate = tuple[float, Work[Key], int, bool]
 
 Promise = TypeVar("Promise")
 """What stands for room that is promised to an object."""
-
-
-@dataclass(slots=True, eq=False)
-class Demand(Generic[Key]):
-    """A reader and the rows that it waits for."""
-
-    work: Work[Key]
-    rows: list[int]
-    error: ViewcacheError | None = None
-    """Why it will not get them."""
-    arrivals: list[Arrival] = field(default_factory=list)
-    """How what it got came to be."""
-    tight: list[Times] = field(default_factory=list)
-    """When room was looked for, for readers."""
 
 
 @dataclass(slots=True, eq=False)
@@ -151,21 +135,35 @@ def next_job(
 
 def next_demand(state: State[Key]) -> tuple[Work[Key], list[int]] | None:
     """The oldest demand that nobody works on: rows of one video."""
-    has = state.objects.has
     for demand in state.demands:
-        work = demand.work
-        keys = work.keys(demand.rows)
-        there = {key: has(key) for key in set(keys)}
-        rows = [
-            (row, key)
-            for row, key in zip(demand.rows, keys, strict=True)
-            if not there[key] and work.state(row) != RowState.MAKING
+        first = None if demand.error is not None else _first_open(state, demand)
+        if first is None:
+            continue
+        work, rows, (key, place) = demand.work, demand.rows, first
+        video = work.video(rows[place])
+        same = [
+            place
+            for other, places in ([(key, demand.places()[key])] if video == key else demand.places().items())
+            if other == key or (not state.objects.has(other) and work.video(rows[places[0]]) == video)
+            for place in places
+            if work.state(rows[place]) != RowState.MAKING
         ]
-        if rows and demand.error is None:
-            first, same = rows[0]
-            video = work.video(first)
-            return work, [row for row, key in rows if key == same or work.video(row) == video]
+        return work, [rows[place] for place in sorted(same)]
     return None
+
+
+def _first_open(state: State[Key], demand: Demand[Key]) -> tuple[Key, int] | None:
+    """The first of a demand's rows that is not there and that nobody works on: its key, and which it is."""
+    found: tuple[Key, int] | None = None
+    for key, places in demand.places().items():
+        if found is not None and places[0] > found[1]:
+            break  # keys come in the order of their first rows
+        if not state.objects.has(key):
+            opens = (place for place in places if demand.work.state(demand.rows[place]) != RowState.MAKING)
+            place = next(opens, None)
+            if place is not None and (found is None or place < found[1]):
+                found = key, place
+    return found
 
 
 def next_ahead(state: State[Key], only_soon: bool = False) -> Wanted[Key] | None:
@@ -208,9 +206,8 @@ def is_made(state: State[Key], work: Work[Key], row: int) -> bool:
 
 def missing_rows(state: State[Key], demand: Demand[Key]) -> list[int]:
     """What a reader waits for and is not there."""
-    keys = demand.work.keys(demand.rows)
-    there = {key: state.objects.has(key) for key in set(keys)}
-    return [row for row, key in zip(demand.rows, keys, strict=True) if not there[key]]
+    places = (places for key, places in demand.places().items() if not state.objects.has(key))
+    return [demand.rows[place] for place in sorted(chain.from_iterable(places))]
 
 
 def missing_keys(state: State[Key]) -> set[Key]:
@@ -220,7 +217,7 @@ def missing_keys(state: State[Key]) -> set[Key]:
 
 def wanted_keys(state: State[Key]) -> set[Key]:
     """Keys of all that readers wait for, there or not: what is there waits for the rest."""
-    return {key for demand in state.demands for key in demand.work.keys(demand.rows)}
+    return {key for demand in state.demands for key in demand.places()}
 
 
 # What a job makes -----------------------------------------------------------------------------------------------------
@@ -415,7 +412,7 @@ def protected_keys(state: State[Key]) -> set[Key]:
 
     So two readers that together want more than the budget holds take turns instead of evicting each other's clips.
     """
-    return {key for demand in state.demands[:1] for key in demand.work.keys(demand.rows)}
+    return {key for demand in state.demands[:1] for key in demand.places()}
 
 
 def eviction_bytes(need: int, free: int, budget: int) -> int:

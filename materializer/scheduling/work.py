@@ -5,18 +5,21 @@ which is put right when its turn comes, so that a plan of a million rows need no
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, TypeVar
 
+from viewcache.errors import ViewcacheError
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource
 from viewcache.materializer.storage.ledger import Copy
+from viewcache.materializer.telemetry.stalls import Arrival, Times
 from viewcache.materializer.workers.job import Made
 
 __all__ = [
     "READ_TRIES",
     "SECONDS_PER_FRAME",
+    "Demand",
     "Key",
     "Makeable",
     "ObjectStates",
@@ -91,6 +94,8 @@ class Work(ABC, Generic[Key]):
     """Where the task's reader is who is furthest behind."""
     rides: bool = False
     """Whether its objects are best made with whatever needs a decode of their video first."""
+    revision: int = 0
+    """How often rows have got other keys: another video has come to stand in."""
 
     @abstractmethod
     def key(self, row: int) -> Key:
@@ -214,6 +219,35 @@ class Work(ABC, Generic[Key]):
 
     def at(self, *positions: Position) -> None:
         """Note where the task's readers are: at least one."""
+
+
+@dataclass(slots=True, eq=False)
+class Demand(Generic[Key]):
+    """A reader and the rows that it waits for."""
+
+    work: Work[Key]
+    rows: list[int]
+    error: ViewcacheError | None = None
+    """Why it will not get them."""
+    arrivals: list[Arrival] = field(default_factory=list)
+    """How what it got came to be."""
+    tight: list[Times] = field(default_factory=list)
+    """When room was looked for, for readers."""
+    _places: dict[Key, list[int]] = field(default_factory=dict)
+    _revision: int = -1
+
+    def places(self) -> Mapping[Key, Sequence[int]]:
+        """What it waits for: key → which of the rows have it, in their order.
+
+        Worked out once: a batch may be of thousands of images in a few dozen blocks, and this is asked for each job.
+        """
+        revision = self.work.revision
+        if self._revision != revision:
+            found: dict[Key, list[int]] = {}
+            for place, key in enumerate(self.work.keys(self.rows)):
+                found.setdefault(key, []).append(place)
+            self._places, self._revision = found, revision
+        return self._places
 
 
 class Makeable(Work[str]):

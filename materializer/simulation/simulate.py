@@ -19,8 +19,7 @@ from viewcache.materializer.retention.horizon import epochs_left
 from viewcache.materializer.retention.settled import Settled
 from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
-from viewcache.materializer.scheduling.rules import Demand
-from viewcache.materializer.scheduling.work import Position
+from viewcache.materializer.scheduling.work import Demand, Position
 from viewcache.materializer.simulation.simulated_dispatcher import SimulatedDispatcher, SimulatedWork, SimulatedWorker
 from viewcache.materializer.simulation.simulated_keeping import Decision, IntermediateNeeds, decide
 from viewcache.materializer.simulation.simulated_store import (

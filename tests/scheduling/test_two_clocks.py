@@ -10,8 +10,7 @@ from tests.scheduling.harness import WAIT_S, Harness, Reading, ScriptedPool, unt
 from viewcache.catalog.records import ProgressRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.scheduling.keeping import Keeping
-from viewcache.materializer.scheduling.rules import Demand
-from viewcache.materializer.scheduling.work import Position
+from viewcache.materializer.scheduling.work import Demand, Position
 from viewcache.materializer.simulation import simulated_dispatcher, simulated_store
 from viewcache.materializer.simulation.simulated_dispatcher import SimulatedDispatcher, SimulatedWorker
 from viewcache.materializer.simulation.simulated_store import SimulatedStore
