@@ -390,10 +390,10 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--videos", type=Path, default=default, help=f"clips that all is made of (default {default})")
     parser.add_argument("--images", type=int, default=16384, help="in the dataset, 0 for none (default 16384)")
     parser.add_argument("--distinct", type=int, default=1024, help="of them; others are links to these (default 1024)")
-    parser.add_argument("--clips", type=int, default=512, help="in an epoch at least, 0 for none (default 512)")
+    parser.add_argument("--clips", type=int, default=2048, help="in an epoch at least, 0 for none (default 2048)")
     parser.add_argument("--images-per-batch", type=int, default=256, help="(default 256)")
     parser.add_argument("--clips-per-batch", type=int, default=32, help="(default 32)")
-    parser.add_argument("--epochs", type=int, default=5, help="of each run (default 5)")
+    parser.add_argument("--epochs", type=int, default=11, help="of each run (default 11: three generations)")
     parser.add_argument("--networks", nargs="*", choices=networks, default=usual, help="(default: torchvision's)")
     parser.add_argument("--systems", nargs="*", choices=every, default=every, help="which run (default all)")
     parser.add_argument(

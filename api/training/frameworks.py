@@ -4,6 +4,7 @@ A framework is imported when a loader asks for it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -126,7 +127,7 @@ class TorchOnGpu(Torch):
     def __init__(self, device: "torch.device") -> None:
         """Make tensors on a device that is there."""
         super().__init__(device, pin_memory=True)
-        self._stream = self._torch.cuda.Stream(device)
+        self._stream = _stream_to(device)
 
     def buffers(self) -> Buffers:
         """See `Framework.buffers`; pinned."""
@@ -148,6 +149,14 @@ class TorchOnGpu(Torch):
         reads = self._torch.cuda.current_stream(self.device)
         for tensor in tensors_in(made, self._torch.Tensor):
             tensor.record_stream(reads)
+
+
+@cache
+def _stream_to(device: "torch.device") -> "torch.cuda.Stream":
+    """The one on which all loaders send: torch keeps what was freed for the stream that it was allocated on."""
+    import torch
+
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch has no types for it
 
 
 class Arrays(Framework):

@@ -122,7 +122,7 @@ class KeptObjects:
         of_images: dict[Way, list[int]] = {}
         way_of: dict[str, Way] = {}
         for place, video in enumerate(lasting.videos if lasting is not None else ()):
-            lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made]
+            lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made and not each.is_coming]
             chosen_lies = objects.get(video) and any(each.way == ways.get(video) for each in lying)
             for kept in () if chosen_lies else lying[:1]:
                 assert lasting is not None

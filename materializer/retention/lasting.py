@@ -129,6 +129,10 @@ class Lasting:
         rung = self._ladder.rung(codec, math.prod(of(codec, 1.0).shape))
         return None if codec == LOSSY or rung.lead else of(codec, rung.promised)
 
+    def packed(self, codec: str, size: int) -> int:
+        """What a codec is expected to leave of a picture of so many bytes."""
+        return math.ceil(size * self._ladder.rung(codec, size).packed)
+
     @cached_property
     def _native_bytes(self) -> NDArray[np.int64]:
         """(V,), see `native_bytes_of`."""

@@ -6,7 +6,7 @@ known of an object whether it lasts.
 """
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from viewcache.catalog import Catalog
 from viewcache.materializer.retention.intermediates import picture_keys
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.packs import Packs
-from viewcache.materializer.retention.ways import Kept
+from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.store import CODECS
 
 __all__ = ["Lying"]
@@ -85,14 +85,14 @@ class Lying:
         ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
         find = self._packs.finder(group_generation)
         for way in ways:
-            kept_of = cache(lambda size, way=way: (Kept(way, size, made=True),))  # which images share
+            kept_of = cache(partial(_kept, lasting, way))  # which images share
             for how, places in lasting.pictures(way) if self._packs.may_have(way.intermediate, way.codec) else ():
                 videos = [*map(lasting.videos.__getitem__, places.tolist())]
                 for video, picture in zip(videos, picture_keys(videos, how, way.codec), strict=True):
                     lies = find(picture)
                     if lies is not None:
                         self._found.add(lies.pack)
-                        kept = kept_of(lies.bytes)
+                        kept = kept_of(lies.bytes, lies.is_coming)
                         found[video] = (*found[video], *kept) if video in found else kept
         return found
 
@@ -114,3 +114,8 @@ class Lying:
         """
         chosen = list(self._chosen.values())  # the mover asks while the keeper decides
         return key in self._found or video_id not in self._looked or any(key in each for each in chosen)
+
+
+def _kept(lasting: Lasting, way: Way, size: int, is_coming: bool) -> tuple[Kept, ...]:
+    """A picture that is there, or will be: of that most that it may take is known, and what its codec leaves of it."""
+    return (Kept(way, lasting.packed(way.codec, size) if is_coming else size, made=True, is_coming=is_coming),)

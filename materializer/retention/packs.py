@@ -38,7 +38,9 @@ class Lies:
     pack: str
     """Content key of the pack."""
     bytes: int
-    """What it takes: its part of the pack."""
+    """What it takes: its part of the pack; at most, of one that is coming."""
+    is_coming: bool = False
+    """Whether the pack is yet to be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +134,16 @@ class Packs:
 
         ``before`` is a generation of a group: what is made for earlier ones counts as lying there.
         """
-        sizes = {key: self._size_of(key) for key in self._known}
-        for key in () if before is None else self._coming(before, frozenset()):
-            formed = self._known[key].formed
-            assert formed is not None  # as of all that is to be made
-            sizes[key] = sizes[key] or formed.bound
-        lies = {
-            key: Lies(key, -(-size // len(self._known[key].pictures)))
-            for key, size in sizes.items()
-            if size is not None
-        }
+        lies: dict[str, Lies] = {}
+        coming = set[str]() if before is None else self._coming(before, frozenset())
+        for key, pack in self._known.items():
+            size = self._size_of(key)
+            is_coming = size is None and key in coming
+            if is_coming:
+                assert pack.formed is not None  # as of all that is to be made
+                size = pack.formed.bound
+            if size is not None:
+                lies[key] = Lies(key, -(-size // len(pack.pictures)), is_coming)
         return lambda picture: next((lies[pack] for pack in self._packs_of.get(picture, ()) if pack in lies), None)
 
     def may_have(self, kind: ObjectKind | None, codec: str) -> bool:

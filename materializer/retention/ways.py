@@ -191,6 +191,8 @@ class Kept:
     """Whether they are in the store."""
     share: float = 1.0
     """Part of their pictures that is, where not all are."""
+    is_coming: bool = False
+    """Whether they are yet to be made, for an earlier generation."""
 
 
 def kinds_of(plans: Sequence[GenerationPlan]) -> tuple[ClipKind, ...]:

@@ -38,7 +38,8 @@ class PlannedClips(Makeable):
     def __init__(self, task_id: int, sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]]) -> None:
         """Take whose clips they are, and who gives the videos of rows to workers."""
         self.task_id = task_id
-        self._sources = sources
+        self.sources_of = sources
+        """Gives those of a plan that is this one or was before it: since then others may have come to stand in."""
 
     @abstractmethod
     def rows(self, epoch: int, iteration: int) -> list[int]:
@@ -56,9 +57,14 @@ class PlannedClips(Makeable):
     def drawn_id(self, row: int) -> int:
         """The item that was drawn for a row's place, whichever gives the clip."""
 
-    @abstractmethod
     def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
         """Go on with other videos for some rows; the others keep their states."""
+        self.go_on(plan, object_ids)
+        self.revision += 1
+
+    @abstractmethod
+    def go_on(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
+        """What `replace` does."""
 
     def clip_of(self, row: int) -> int:
         """The row of the clip that a row is, or is the audio of."""
@@ -116,14 +122,11 @@ class PlannedClips(Makeable):
 
     def source(self, row: int) -> VideoSource:
         """The video that a row's object is of; of a block what messages call it, which is its first image."""
-        if self.plan.blocks is None:
-            return self.sources_of(self.plan, [self.clip_of(row)])[0]
-        first = self.sources_of(self.plan, [self.plan.blocks.rows(row).start])[0]
-        return VideoSource(first.uri, first.name, self.key(row), b"", len(self.plan.blocks.rows(row)))
-
-    def sources_of(self, plan: GenerationPlan, rows: Sequence[int]) -> list[VideoSource]:
-        """The videos of clips in this plan or one before it: since then others may have come to stand in."""
-        return self._sources(plan, rows)
+        blocks = self.plan.blocks
+        first = self.sources_of(self.plan, [self.clip_of(row) if blocks is None else blocks.rows(row).start])[0]
+        if blocks is None:
+            return first
+        return VideoSource(first.uri, first.name, self.key(row), b"", len(blocks.rows(row)))
 
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
@@ -150,8 +153,7 @@ class PlannedClips(Makeable):
         plan = self.plan
         assert plan.blocks is not None  # who calls has looked
         rows = plan.blocks.rows(row)
-        recipes = plan.recipes(rows)
-        parts = [*map(Part, self._sources(plan, rows), recipes.values())]
+        parts = [*map(Part, self.sources_of(plan, rows), plan.recipes(rows).values())]
         return block_recipe(self.key(row), parts, int(plan.seq[row]), plan.bound)
 
     def copy(self, made: Made, row: int) -> Copy:
@@ -212,14 +214,12 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         self._fill(plan.video, len(plan.videos))
         self._rows_by_key = RowsByKey(plan.keys)
 
-    def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
-        """Go on with other videos for some rows; the others keep their states."""
-        states = self._states
-        changed = self.plan.keys != plan.keys
+    def go_on(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
+        """See `PlannedClips.go_on`."""
+        states, changed = self._states, self.plan.keys != plan.keys
         self._adopt(plan, object_ids)
         self._states[:] = states
         self._states[changed] = RowState.PLANNED
-        self.revision += 1
         if self.audio is not None:
             self.audio.replace()
 

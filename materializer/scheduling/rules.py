@@ -143,7 +143,7 @@ def next_demand(state: State[Key]) -> tuple[Work[Key], list[int]] | None:
         video = work.video(rows[place])
         same = [
             place
-            for other, places in ([(key, demand.places()[key])] if video == key else demand.places().items())
+            for other, places in demand.places().items()
             if other == key or (not state.objects.has(other) and work.video(rows[places[0]]) == video)
             for place in places
             if work.state(rows[place]) != RowState.MAKING

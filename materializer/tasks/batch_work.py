@@ -51,8 +51,8 @@ class BatchWork(PlannedClips):
         """The video that was drawn for a row's place."""
         return self._drawn[row // self.samples]
 
-    def replace(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
-        """Go on with other videos for some rows; the others keep their states."""
+    def go_on(self, plan: GenerationPlan, object_ids: NDArray[np.int64]) -> None:
+        """See `PlannedClips.go_on`."""
         for row in np.flatnonzero(self.plan.object_keys != plan.object_keys).tolist():
             self._states[row] = RowState.PLANNED
         self.plan, self.object_ids = plan, object_ids

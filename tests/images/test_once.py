@@ -176,4 +176,4 @@ def test_a_last_generation_finds_what_the_one_before_has_made(
         loader = cache.loader("train", framework="numpy")
         for _ in range(epochs):
             assert sum(len(batch["image"]) for batch in loader) == count
-        assert done(cache)["decoded"] == count
+        assert count <= done(cache)["decoded"] <= 1.1 * count

@@ -1,11 +1,15 @@
 """Which rows are made for readers: beside a rule that looks at each row, as batches of images have thousands."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
 from viewcache.materializer.scheduling.rules import State, missing_keys, missing_rows, next_demand
 from viewcache.materializer.scheduling.work import Demand, ObjectStates, RowState, Work
+from viewcache.materializer.tasks.batch_work import BatchWork
 
 
 class Rows(IntermediateSchedule[str]):
@@ -52,7 +56,7 @@ KEYS = st.sampled_from("abcdef")
 
 @given(
     keys=st.lists(KEYS, min_size=1, max_size=24),
-    videos=st.fixed_dictionaries({key: st.sampled_from([key, "x", "y"]) for key in "abcdef"}),
+    videos=st.fixed_dictionaries(dict.fromkeys("abcdef", st.sampled_from("axy"))),
     there=st.sets(KEYS),
     data=st.data(),
 )
@@ -82,3 +86,15 @@ def test_keys_are_asked_once() -> None:
     for _ in range(5):
         assert next_demand(state) == (work, [*range(64)])
     assert work.asked == rows
+
+
+def subclasses(kind: Any) -> set[Any]:
+    """All that is below a class."""
+    return set(kind.__subclasses__()).union(*map(subclasses, kind.__subclasses__()))
+
+
+def test_whoever_replaces_videos_has_another_revision() -> None:
+    """Planned clips go on with other videos by `PlannedClips.replace` alone, which says that keys have changed."""
+    kinds = subclasses(PlannedClips)
+    assert {ActiveGeneration, BatchWork} <= kinds
+    assert all(kind.replace is PlannedClips.replace for kind in kinds)
