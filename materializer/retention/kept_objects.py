@@ -114,7 +114,7 @@ class KeptObjects:
         for picture in packed:
             image = picture[0].video
             objects[image] = (*objects[image], *picture) if objects[image] else picture
-        return objects, ClipSources(works, plans, clips | of_images.clips)
+        return objects, ClipSources(works, plans, clips | of_images.clips if clips else of_images.clips)
 
     def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:
         """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""

@@ -33,6 +33,9 @@ def test_texts_are_the_strings_that_were_given(texts: list[str], data: st.DataOb
     assert [held[row] for row in range(-len(texts), len(texts))] == texts * 2
     assert held[1:3] == texts[1:3]
     assert [*held.taken(np.array(rows, np.int64))] == [texts[row] for row in rows]
+    assert held.at(np.array(rows, np.int64)) == [texts[row] for row in rows]
+    later = Texts(held.array[1:])  # which begins inside of the same buffers
+    assert later.at(np.arange(len(later))) == texts[1:]
     assert [*held.joined(Texts.of(["b"]))] == [*texts, "b"]
 
 
@@ -54,6 +57,7 @@ def test_keys_are_found(keys: list[str], other: str, data: st.DataObject) -> Non
     """Every key has its row, of equal ones the last; what is set later is found too, and what is none is not."""
     held = Keys.of(keys)
     assert [*held] == [held[row] for row in range(len(keys))] == held[:] == keys
+    assert held.at(np.arange(len(keys))[::-1]) == keys[::-1]
     assert {key: held.places[key] for key in keys} == {key: row for row, key in enumerate(keys)}
     assert held.places.get(other, -1) == (
         max(row for row, key in enumerate(keys) if key == other) if other in keys else -1
