@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["as_text", "content_digests", "content_key", "digests", "hash_of"]
+__all__ = ["KEY_BYTES", "as_text", "as_texts", "content_digests", "content_key", "digests", "hash_of"]
 
 KEY_BYTES = 16
 """Of a content key."""
@@ -35,6 +35,12 @@ def as_text(keys: NDArray[np.void]) -> "pa.StringArray":
 
     ends = np.arange(0, 32 * len(keys) + 1, 32, dtype=np.int32)
     return pa.StringArray.from_buffers(len(keys), pa.py_buffer(ends), pa.py_buffer(keys.tobytes().hex().encode()))
+
+
+def as_texts(keys: NDArray[Any]) -> list[str]:
+    """The same of a few keys as strings; they may also be (n, 16) bytes."""
+    digits, width = keys.tobytes().hex(), 2 * KEY_BYTES
+    return [digits[at : at + width] for at in range(0, len(digits), width)]
 
 
 def hash_of(purpose: str) -> "hashlib.blake2b":

@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from viewcache.materializer.keys import KEY_BYTES, as_texts
+
 __all__ = ["IdPlaces", "Keys", "Places", "RepeatedTexts", "Texts", "places_of_names"]
 
 K = TypeVar("K")
@@ -22,7 +24,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 AT_A_TIME = 1 << 16
 """Values that are objects of Python at the same time while all are gone through."""
-KEY_BYTES = 16
 
 
 class _Column(Sequence[T_co]):
@@ -196,13 +197,12 @@ class Keys(_Column[str]):
 
     def some(self, rows: slice) -> list[str]:
         """The keys of some rows."""
-        return [bytes(each).hex() for each in self.packed[rows]]
+        return as_texts(self.packed[rows])
 
     def __iter__(self) -> Iterator[str]:
         """All of them, in order; who holds one shares it with whoever else holds it."""
         for first in range(0, len(self), AT_A_TIME):
-            digits = self.packed[first : first + AT_A_TIME].tobytes().hex()
-            yield from (intern(digits[at : at + 2 * KEY_BYTES]) for at in range(0, len(digits), 2 * KEY_BYTES))
+            yield from map(intern, as_texts(self.packed[first : first + AT_A_TIME]))
 
     def __setitem__(self, row: int, key: str) -> None:
         """Set one of them."""
@@ -215,8 +215,7 @@ class Keys(_Column[str]):
 
     def at(self, rows: NDArray[np.int64]) -> list[str]:
         """The keys of a few rows."""
-        digits = self.packed[rows].tobytes().hex()
-        return [digits[at : at + 2 * KEY_BYTES] for at in range(0, len(digits), 2 * KEY_BYTES)]
+        return as_texts(self.packed[rows])
 
     def joined(self, more: "Keys") -> "Keys":
         """These and, behind them, some more."""

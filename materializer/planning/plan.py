@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.dataset.videos import Videos
-from viewcache.materializer.keys import as_text
+from viewcache.materializer.keys import as_text, as_texts
 from viewcache.materializer.planning.audio import audio_bound, audio_keys, audio_recipe
 from viewcache.materializer.planning.blocks import Blocks, block_keys, blocks_of, pictures_in_block
 from viewcache.materializer.planning.clip_keys import clip_keys
@@ -164,8 +164,7 @@ class GenerationPlan:
         """The same of several."""
         if self.audio is not None or len(rows) < 2:
             return [*map(self.key, rows)]
-        digits, width = self.keys[rows].tobytes().hex(), 2 * self.keys.itemsize
-        return [digits[at : at + width] for at in range(0, len(digits), width)]
+        return as_texts(self.keys[rows])
 
     @property
     def clip_bytes(self) -> int:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.arrays import by_value
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention.chosen import Chosen
+from viewcache.materializer.retention.clip_sources import clip_code
 from viewcache.materializer.retention.intermediates import native_like, picture_like, picture_recipes
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.needs import VideoRows
@@ -34,7 +35,7 @@ class ChosenImages:
     staying: dict[str, tuple[IntermediateObject, ...]]
     """Content key of each image of which something is kept → what of that is as it was before."""
     clips: dict[str, int]
-    """Content key of each of them that a clip is to come of → such a clip, as `ClipSources` has it."""
+    """Content key of each of them that a clip is to come of → such a clip, see `clip_code`."""
     pictures: list[tuple[str, Recipe]]
     """Content keys of images, in the order of need, and how the pictures of them are made that are not as before."""
 
@@ -97,12 +98,12 @@ class _Choice:
         return ChosenImages(mine, of, pictures)
 
     def _codes(self) -> NDArray[np.int64]:
-        """A clip to come that is not kept of each image, as `ClipSources` has it; -1 where there is none."""
+        """A clip to come that is not kept of each image, see `clip_code`; -1 where there is none."""
         codes = np.full(len(self._videos), -1, np.int64)
         for number, kind in enumerate(self._weighed.kinds):
             for k in kind.plans:
                 fresh = self._mine & (self._kept <= number) & (codes < 0) & (self._firsts[k] >= 0)
-                codes[fresh] = self._firsts[k][fresh] * len(self._works) + k
+                codes[fresh] = clip_code(self._firsts[k][fresh], k, len(self._works))
         return codes
 
     def _begin(self, way: Way, wanted: NDArray[np.bool_]) -> Iterator[tuple[How, NDArray[np.int64]]]:

@@ -1,19 +1,30 @@
 """Where workers find the videos that something is kept of, as far as clips of them are to come."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.retention.ways import ToCome
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 
-__all__ = ["ClipSources"]
+__all__ = ["ClipSources", "clip_code"]
+
+Rows = TypeVar("Rows", int, NDArray[np.int64])
+
+
+def clip_code(row: Rows, number: int, plans: int) -> Rows:
+    """One number for a clip, or for each of several: its row, and which of so many plans has it."""
+    return row * plans + number
 
 
 class ClipSources:
     """Asks a clip of each, which may be of one of several generations. Of a million images it has a number for each."""
 
     def __init__(self, works: Sequence[ActiveGeneration], plans: Sequence[ToCome], codes: Mapping[str, int]) -> None:
-        """Take the clips, by the content key of their video: the row, times the number of plans, and which plan."""
+        """Take the clips, by the content key of their video; see `clip_code`."""
         self._works, self._plans, self._codes = works, [each.plan for each in plans], codes
 
     def __contains__(self, video: object) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.chosen_images import Before, chosen_images, recipes_that_last
-from viewcache.materializer.retention.clip_sources import ClipSources
+from viewcache.materializer.retention.clip_sources import ClipSources, clip_code
 from viewcache.materializer.retention.intermediates import Named, intermediate_recipe
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.packs import Packs, Picture, first_blocks
@@ -86,7 +86,7 @@ class KeptObjects:
                     if len(rows):
                         row = int(plan.video[rows[0]])
                         video_id = int(plan.videos.ids[row])
-                        clips.setdefault(key, int(rows[0]) * len(works) + k)
+                        clips.setdefault(key, clip_code(int(rows[0]), k, len(works)))
                         if not way.lasts:
                             index = each.index_of(row)
                             how = kind.how(plan, int(rows[0]), way.intermediate)

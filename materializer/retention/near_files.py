@@ -9,7 +9,7 @@ import pyarrow as pa
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.recipe import IntermediateObject, KeptFile
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings
-from viewcache.materializer.retention.clip_sources import ClipSources
+from viewcache.materializer.retention.clip_sources import ClipSources, clip_code
 from viewcache.materializer.retention.horizon import epochs_left
 from viewcache.materializer.retention.intermediates import Named
 from viewcache.materializer.retention.near import FarFile, far_files
@@ -58,7 +58,7 @@ class NearFiles:
         named = self._named([(video, file.video_id, file.recipe) for video, file in mine.items()])
         objects = [each for each in named if each.video in kept]
         epochs = max(epochs_left(each.plan) for each in plans)
-        clips = {video: file.row * len(works) + file.plan for video, file in mine.items()}
+        clips = {video: clip_code(file.row, file.plan, len(works)) for video, file in mine.items()}
         names = {each.recipe.key for each in objects} if epochs else set[str]()
         sources, needs = ClipSources(works, plans, clips), [work.unkept_due_in_s for work in works]
         work = FileWork(GenerationContext(group_generation, sources, needs, free_bytes, {}, names), objects)
