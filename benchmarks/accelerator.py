@@ -29,14 +29,15 @@ from benchmarks import image_rivals, images, rivals
 from benchmarks.harness import ROOT, Note, Result, Stopwatch, Table, clips_in, main, run_apart
 from benchmarks.image_pictures import Pillow, listed
 from benchmarks.image_pictures import Setting as ImageSetting
+from benchmarks.image_rivals import OURS, PILLOW, TORCHVISION, missing
 
-OURS, BY_HAND = "viewcache", "viewcache, the loop pins and sends"
+BY_HAND = "viewcache, the loop pins and sends"
 WITHIN = "viewcache, no service"
-FOLDER, PILLOW, ON_DEMAND = "torchvision's ImageFolder", "PIL, doing as ImageFolder does", "PyAV on demand"
-IMAGES, CLIPS = "images", "clips"
 """``service: off``: what owns the cache is a part of the training's process."""
+ON_DEMAND = "PyAV on demand"
+IMAGES, CLIPS = "images", "clips"
 MINE = (OURS, BY_HAND, WITHIN)
-SYSTEMS = {IMAGES: (FOLDER, PILLOW, *MINE), CLIPS: (ON_DEMAND, *MINE)}
+SYSTEMS = {IMAGES: (TORCHVISION, PILLOW, *MINE), CLIPS: (ON_DEMAND, *MINE)}
 NETWORKS = {IMAGES: ("resnet18", "resnet50", "small"), CLIPS: ("r3d_18", "small")}
 """``small`` is a few layers of our own, for machines without torchvision or without an accelerator."""
 STEPS_ALONE = 30
@@ -100,12 +101,14 @@ def _feed(setting: Setting, beside: list[Callable[[], float]]) -> Iterator[Batch
         yield from _ours(setting, beside)
         return
     loader = _loaded(setting)
-    for _ in range(setting.epochs):
+    for epoch in range(setting.epochs):
+        if isinstance(loader.batch_sampler, rivals._Order):
+            loader.batch_sampler.epoch = epoch
         for pixels, labels in loader:
             yield pixels.to(setting.device, non_blocking=True), labels.to(setting.device, non_blocking=True)
 
 
-def _loaded(setting: Setting) -> "DataLoader[Any] | _Epochs":
+def _loaded(setting: Setting) -> DataLoader[Any]:
     """A DataLoader as people write it, with pinned memory where that is of use."""
     options: dict[str, Any] = {
         "num_workers": setting.workers,
@@ -116,30 +119,10 @@ def _loaded(setting: Setting) -> "DataLoader[Any] | _Epochs":
         clips = rivals._OnDemand(_as_rival(setting))
         order = rivals._Order(clips.setting, len(clips.videos))
         options |= {"batch_sampler": order, "collate_fn": _clips_in_batch}
-        return _Epochs(DataLoader(clips, **options), order)  # type: ignore[arg-type]  # a map-style dataset by its methods
+        return DataLoader(clips, **options)  # type: ignore[arg-type]  # a map-style dataset by its methods
     options |= {"batch_size": setting.per_batch, "shuffle": True, "drop_last": True}
-    if setting.system == PILLOW:
-        return DataLoader(Pillow(_as_image_setting(setting)), **options)  # type: ignore[arg-type]  # the same
-    datasets, steps = (importlib.import_module(f"torchvision.{name}") for name in ("datasets", "transforms"))
-    transform = [
-        steps.Resize(setting.short_side),
-        steps.RandomCrop(setting.crop),
-        steps.RandomHorizontalFlip(),
-        steps.PILToTensor(),
-    ]
-    return DataLoader(datasets.ImageFolder(setting.data, steps.Compose(transform)), **options)
-
-
-class _Epochs:
-    """Tells the order which epoch it is, as `DistributedSampler.set_epoch`."""
-
-    def __init__(self, loader: DataLoader[Any], order: rivals._Order) -> None:
-        self._loader, self._order, self._epoch = loader, order, 0
-
-    def __iter__(self) -> Iterator[Any]:
-        self._order.epoch = self._epoch
-        self._epoch += 1
-        return iter(self._loader)
+    dataset: Callable[[ImageSetting], Any] = Pillow if setting.system == PILLOW else image_rivals.image_folder
+    return DataLoader(dataset(_as_image_setting(setting)), **options)
 
 
 def _clips_in_batch(clips: list[Any]) -> Batch:
@@ -244,11 +227,8 @@ def _wait() -> None:
 
 def _train(setting: Setting) -> Took:
     """All epochs, then steps alone."""
-    if setting.system == FOLDER or setting.network != "small":
-        try:
-            importlib.import_module("torchvision")
-        except (ImportError, OSError, RuntimeError) as error:  # also where it was built for another torch
-            return Took(refused=f"torchvision is not importable: {error}")
+    if (setting.system == TORCHVISION or setting.network != "small") and (refused := missing("torchvision")):
+        return Took(refused=refused)
     torch.set_num_threads(1)
     took, step = Took(), _step(setting)
     pixels = (

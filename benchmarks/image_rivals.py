@@ -39,7 +39,9 @@ __all__ = [
     "Setting",
     "Took",
     "described",
+    "image_folder",
     "listed",
+    "missing",
     "small_size",
 ]
 
@@ -124,7 +126,8 @@ def _in_process(dataset: OnDemand, setting: Setting) -> Batches:
 # Libraries -----------------------------------------------------------------------------------------------------------
 
 
-def _torchvision(setting: Setting) -> Batches:
+def image_folder(setting: Setting) -> Any:
+    """The dataset of torchvision, with the steps that are raced."""
     datasets, steps = (importlib.import_module(f"torchvision.{name}") for name in ("datasets", "transforms"))
     transform = [
         steps.Resize(setting.short_side),
@@ -132,7 +135,7 @@ def _torchvision(setting: Setting) -> Batches:
         steps.RandomHorizontalFlip(),
         steps.PILToTensor(),
     ]
-    return _with_workers(datasets.ImageFolder(setting.images, steps.Compose(transform)), setting)
+    return datasets.ImageFolder(setting.images, steps.Compose(transform))
 
 
 class _Whole(OpenCV):
@@ -237,7 +240,7 @@ def described(setting: Setting) -> dict[str, Any]:
 
 
 SYSTEMS: dict[str, Callable[[Setting], Batches]] = {
-    TORCHVISION: _torchvision,
+    TORCHVISION: lambda setting: _with_workers(image_folder(setting), setting),
     PILLOW: lambda setting: _with_workers(Pillow(setting), setting),
     OPENCV: lambda setting: _with_workers(OpenCV(setting), setting),
     ARRAYS: lambda setting: _with_workers(Arrays(setting), setting),
@@ -264,13 +267,18 @@ def _train(setting: Setting) -> Took:
             return _read(setting)
         except ViewcacheError as error:
             return Took(refused=f"viewcache said: {error}")
-    if setting.system in LIBRARIES:
-        library = LIBRARIES[setting.system]
-        try:
+    refused = missing(LIBRARIES.get(setting.system, ""))
+    return Took(refused=refused) if refused else _read(setting)
+
+
+def missing(library: str) -> str:
+    """Why a library cannot be imported; empty if it can, or if none is named."""
+    try:
+        if library:
             importlib.import_module(library)
-        except (ImportError, OSError, RuntimeError) as error:  # also where it was built for another torch
-            return Took(refused=f"{library} is not importable: {error}")
-    return _read(setting)
+    except (ImportError, OSError, RuntimeError) as error:  # also where it was built for another torch
+        return f"{library} is not importable: {error}"
+    return ""
 
 
 def _read(setting: Setting) -> Took:
