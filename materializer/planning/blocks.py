@@ -13,7 +13,7 @@ from viewcache.materializer.keys import digests, hash_of
 
 __all__ = ["Blocks", "block_keys", "blocks_of", "pictures_in_block"]
 
-MOST_BYTES = 8 << 20
+MOST_BYTES = 16 << 20
 """Of a block's pixels."""
 MOST_PICTURES = 64
 
