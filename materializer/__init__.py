@@ -10,6 +10,7 @@ workers, storage, telemetry, scheduling, retention, tasks, reading, simulation. 
 - ``randomness``: random numbers with addresses
 - ``keys``: content keys of objects
 - ``arrays``: what NumPy has too, but slower
+- ``column``: many values that are held together, and are objects one by one
 - ``clock``: seconds by stage, in workers and readers
 - ``limits``: what a worker process may use
 - ``freed_memory``: memory that allocators keep for themselves, given back

@@ -409,14 +409,14 @@ class Dataset:
         """Names of all files that are there, sorted."""
         return [*self.files.names.taken(np.flatnonzero(self.files.there))]
 
-    def looked_at(self, ids: NDArray[np.int64]) -> list[tuple[bytes, Claims | None]]:
-        """Of some videos the packet indexes, serialized; or else what is claimed of them."""
+    def looked_at(self, ids: NDArray[np.int64]) -> tuple[list[bytes], Sequence[Claims | None]]:
+        """Of some videos the packet indexes, serialized, each empty where nobody looked; then what is claimed of it."""
         rows = self.files.row_of.of(ids).tolist()
         blobs = [self.files.index_blob(row) for row in rows]
-        claims = iter(
-            self.files.claims([row for row, blob in zip(rows, blobs, strict=True) if not blob], self.spec.max_pixels)
-        )
-        return [(blob, None if blob else next(claims)) for blob in blobs]
+        unseen = [row for row, blob in zip(rows, blobs, strict=True) if not blob]
+        claims = self.files.claims(unseen, self.spec.max_pixels)
+        each = iter(claims)
+        return blobs, [None if blob else next(each) for blob in blobs] if len(unseen) < len(rows) else claims
 
     def index(self, video_id: int) -> MediaIndex:
         """What planning knows of a video.

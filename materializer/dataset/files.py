@@ -24,7 +24,7 @@ from viewcache.materializer.dataset.recording import key_found, record_found, wr
 from viewcache.materializer.dataset.scan import Keep
 from viewcache.materializer.dataset.texts import IdPlaces, Keys, Places, RepeatedTexts, Texts, places_of_names
 from viewcache.materializer.dataset.video_file import VideoFile
-from viewcache.materializer.media.facts import Claims, FrameTimes, Scanned
+from viewcache.materializer.media.facts import FrameTimes, ManyClaims, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.planes import frame_bytes
@@ -243,19 +243,19 @@ class Files:
         blob = self._catalog.read_index(at, self.keys[row]) if at >= 0 else None
         return blob if blob is not None and VideoIndex.is_readable(blob) else b""
 
-    def claims(self, rows: Sequence[int], max_pixels: int) -> list[Claims]:
+    def claims(self, rows: Sequence[int], max_pixels: int) -> ManyClaims:
         """What plans take for granted of some videos whose packets nobody has looked at."""
-        measures = (self.file_bytes, self._mtime_ns, self.frames, self.height, self.width)
-        columns = [each[rows].tolist() for each in (*measures, *(self._times[name] for name in _TIMES))]
-        texts = [[each[row] or "" for row in rows] for each in (self._etags, self._pix_fmts)]
-        found = []
-        for row, etag, pix_fmt, size, mtime_ns, frames, height, width, *spaced in zip(
-            rows, *texts, *columns, strict=True
-        ):
-            stamp, times = Stamp(size, mtime_ns, etag), _even_times(*spaced)
-            about = pix_fmt, max_pixels, self.error(row), times, self.as_stored
-            found.append(Claims(stamp, frames, height, width, *about))
-        return found
+        at = np.array(rows, np.int64)
+        etags, pix_fmts = ([text or "" for text in each.at(at)] for each in (self._etags, self._pix_fmts))
+        file_bytes, mtimes_ns, frames, heights, widths = (
+            each[at].tolist() for each in (self.file_bytes, self._mtime_ns, self.frames, self.height, self.width)
+        )
+        errors, times = (
+            [*map(self.error, rows)],
+            [*map(_even_times, *(self._times[name][at].tolist() for name in _TIMES))],
+        )
+        sizes = frames, heights, widths, pix_fmts
+        return ManyClaims(file_bytes, mtimes_ns, etags, *sizes, max_pixels, errors, times, self.as_stored)
 
     def exact_index(self, row: int) -> VideoIndex | None:
         """A video's packet index; None if nobody looked at its packets yet, or the index is lost."""

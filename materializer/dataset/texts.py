@@ -4,51 +4,28 @@ A million names as ``str`` take 90 MB and are made anew by each list of them; in
 The price is a microsecond where one value is read. What is read of all files is read from arrays.
 """
 
-from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sys import intern
-from typing import Generic, TypeVar, overload
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from viewcache.materializer.column import Column
 from viewcache.materializer.keys import KEY_BYTES, as_texts
 
 __all__ = ["IdPlaces", "Keys", "Places", "RepeatedTexts", "Texts", "places_of_names"]
 
 K = TypeVar("K")
-T_co = TypeVar("T_co", covariant=True)
 
 AT_A_TIME = 1 << 16
 """Values that are objects of Python at the same time while all are gone through."""
 
 
-class _Column(Sequence[T_co]):
-    """A value for each row, which is an object of Python only while somebody looks at it."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def one(self, row: int) -> T_co:
-        """The value of a row."""
-
-    @abstractmethod
-    def some(self, rows: slice) -> Sequence[T_co]:
-        """The values of some rows that follow one another."""
-
-    @overload
-    def __getitem__(self, row: int) -> T_co: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[T_co]: ...
-    def __getitem__(self, row: int | slice) -> T_co | Sequence[T_co]:
-        """One of them, or the list of some."""
-        return self.some(row) if isinstance(row, slice) else self.one(int(row))
-
-
-class Texts(_Column[str]):
+class Texts(Column[str]):
     """Texts in one buffer; never changed."""
 
     __slots__ = ("array",)
@@ -106,7 +83,7 @@ class Texts(_Column[str]):
         return Texts(pa.chunked_array([self.array, more.array]))
 
 
-class RepeatedTexts(_Column[str | None]):
+class RepeatedTexts(Column[str | None]):
     """Texts of which there are few different ones, or none; each may be set."""
 
     def __init__(self, texts: pa.Array | pa.ChunkedArray) -> None:
@@ -140,6 +117,10 @@ class RepeatedTexts(_Column[str | None]):
         """The texts of some rows."""
         return [self.values[code] for code in self.codes[rows].tolist()]
 
+    def at(self, rows: NDArray[np.int64]) -> list[str | None]:
+        """The texts of a few rows."""
+        return [self.values[code] for code in self.codes[rows].tolist()]
+
     def __setitem__(self, row: int, text: str | None) -> None:
         """Set one of them."""
         code = self._code_of.get(text)
@@ -167,7 +148,7 @@ class RepeatedTexts(_Column[str | None]):
         return pa.array(self.values, pa.string()).take(pa.array(self.codes))
 
 
-class Keys(_Column[str]):
+class Keys(Column[str]):
     """Content keys: 16 bytes each, read, set and found as 32 hex digits."""
 
     def __init__(self, packed: NDArray[np.uint8]) -> None:

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from viewcache.materializer.column import Column
 from viewcache.materializer.media.index import NO_TIME, VideoIndex
 from viewcache.materializer.media.source import Stamp, shown
 
-__all__ = ["Claims", "FrameTimes", "Scanned", "VideoFacts"]
+__all__ = ["Claims", "FrameTimes", "ManyClaims", "Scanned", "VideoFacts"]
 
 
 class FrameTimes(NamedTuple):
@@ -139,6 +140,42 @@ class Claims:
         """For messages."""
         rate = "" if self.times is None else f", one every {float(self.times.period):g} s"
         return f"{self.frames} frames of {self.width}x{self.height} in {self.pix_fmt}{rate}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManyClaims(Column[Claims]):
+    """`Claims` of several videos or images: a list for each field that differs."""
+
+    file_bytes: list[int]
+    mtimes_ns: list[int]
+    etags: list[str]
+    frames: list[int]
+    heights: list[int]
+    widths: list[int]
+    pix_fmts: list[str]
+    max_pixels: int
+    errors: list[str]
+    times: list[FrameTimes | None]
+    as_stored: bool
+
+    def __len__(self) -> int:
+        """Of how many."""
+        return len(self.frames)
+
+    def one(self, row: int) -> Claims:
+        """Those of one."""
+        stamp = Stamp(self.file_bytes[row], self.mtimes_ns[row], self.etags[row])
+        return Claims(
+            stamp,
+            self.frames[row],
+            self.heights[row],
+            self.widths[row],
+            self.pix_fmts[row],
+            self.max_pixels,
+            self.errors[row],
+            self.times[row],
+            self.as_stored,
+        )
 
 
 @dataclass(frozen=True, slots=True)

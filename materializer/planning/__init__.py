@@ -18,6 +18,7 @@ In the order of work:
 - ``size``: how large a plan and its objects may be
 - ``packs``: where kept pictures of images lie in one object
 - ``recipe``: how an object is made, as a value
+- ``columns``: recipes and videos of several clips, as columns
 - ``audio``: the audio of planned clips: keys and recipes
 - ``one_shape``: whether all clips of a plan have one shape
 - ``plan``: a generation's plan, as it was decided

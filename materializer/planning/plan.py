@@ -20,6 +20,7 @@ from viewcache.materializer.planning.blocks import Blocks, block_keys, blocks_of
 from viewcache.materializer.planning.clip_keys import clip_keys
 from viewcache.materializer.planning.clip_starts import clip_frames, clip_starts, fixed_starts
 from viewcache.materializer.planning.clip_times import MOST_STARTS, Ticks, timed_frames
+from viewcache.materializer.planning.columns import ClipRecipes
 from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.one_shape import check_shape, one_shape
@@ -284,23 +285,14 @@ class GenerationPlan:
 
     def recipe(self, row: int) -> Recipe:
         """All that a worker needs to make one clip by itself, but the video."""
-        return self.recipes([row])[row]
+        return self.recipes([row])[0]
 
-    def recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
-        """The same for some clips, by row: their frames are found out together."""
-        at = np.array(rows)
-        return {
-            row: Recipe(
-                self.clip_keys[row].tobytes().hex(),
-                self.program(row),
-                self.drawn(row),
-                frames,
-                self.shape,
-                seq,
-                self.bound,
-            )
-            for row, frames, seq in zip(rows, self.frames(at), self.seq[at].tolist(), strict=True)
-        }
+    def recipes(self, rows: Sequence[int]) -> ClipRecipes:
+        """The same for some clips: their frames are found out together."""
+        at, resolved = np.array(rows, np.int64), self.resolved
+        programs = [resolved.programs[number] for number in resolved.program[at].tolist()]
+        keys, drawn, due = as_texts(self.clip_keys[at]), resolved.rows[at], self.seq[at].tolist()
+        return ClipRecipes(keys, programs, drawn, self.frames(at), self.shape, due, self.bound)
 
     def audio_recipes(self, rows: Sequence[int]) -> dict[int, Recipe]:
         """The same for the audio of some clips, by the clips' rows."""

@@ -77,7 +77,7 @@ class Recipe:
     """What each codec costs, if a sample of the object is to say which it gets: then ``codec`` says nothing."""
     audio: AudioSpec | None = None
     """Of an object of kind ``audio``: what it is; ``frames`` is then the clip's first frame, when the audio begins."""
-    parts: tuple[Part, ...] = ()
+    parts: Sequence[Part] = ()
     """Of an object of kind ``block``: its clips, one behind the other on the first axis, a chunk each. Of one of kind
     ``pack``: its pictures, see `pack_layout`."""
 
@@ -227,7 +227,7 @@ def block_recipe(key: str, parts: Sequence[Part], due: int, bound: int) -> Recip
     """
     first, frames = parts[0].recipe, np.zeros(len(parts), np.int32)
     shape, nothing = (len(parts) * first.shape[0], *first.shape[1:]), np.zeros(0, np.int32)
-    return Recipe(key, first.program, nothing, frames, shape, due, bound, kind=ObjectKind.BLOCK, parts=tuple(parts))
+    return Recipe(key, first.program, nothing, frames, shape, due, bound, kind=ObjectKind.BLOCK, parts=parts)
 
 
 PART_METADATA_BOUND = 512

@@ -87,12 +87,12 @@ def sample_of(task: Task, most: int) -> Sample:
             f"task {name!r}: nothing smaller than the images can be kept, since its augmentation begins with no "
             "resize to one size; begin with `resize`, as docs/images.md says"
         )
-    recipes = plan.recipes(rows[:most].tolist())
+    some = rows[:most].tolist()
     index_of = task.index_of(plan)
     parts: list[Part] = []
     kept: dict[str, Recipe] = {}
     pixels: dict[str, int] = {}
-    for (row, recipe), source in zip(recipes.items(), active.sources_of(plan, [*recipes]), strict=True):
+    for row, recipe, source in zip(some, plan.recipes(some), active.sources_of(plan, some), strict=True):
         if not is_local(source.uri):
             raise BadInput(
                 f"task {name!r}: {shown(source.uri)} lies far away; mixes are measured of files of this machine"

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import SubstitutionRow
+from viewcache.materializer.planning.columns import BlockParts
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.recipe import Far, IntermediateObject, Part, Recipe, VideoSource, block_recipe
+from viewcache.materializer.planning.recipe import Far, IntermediateObject, Recipe, VideoSource, block_recipe
 from viewcache.materializer.scheduling.keeping import Keeping
 from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
@@ -35,7 +36,7 @@ class PlannedClips(Makeable):
     samples: int
     """Clips of a video in an epoch."""
 
-    def __init__(self, task_id: int, sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]]) -> None:
+    def __init__(self, task_id: int, sources: Callable[[GenerationPlan, Sequence[int]], Sequence[VideoSource]]) -> None:
         """Take whose clips they are, and who gives the videos of rows to workers."""
         self.task_id = task_id
         self.sources_of = sources
@@ -122,11 +123,9 @@ class PlannedClips(Makeable):
 
     def source(self, row: int) -> VideoSource:
         """The video that a row's object is of; of a block what messages call it, which is its first image."""
-        blocks = self.plan.blocks
-        first = self.sources_of(self.plan, [self.clip_of(row) if blocks is None else blocks.rows(row).start])[0]
-        if blocks is None:
-            return first
-        return VideoSource(first.uri, first.name, self.key(row), b"", len(blocks.rows(row)))
+        rows, is_block = self.beside(row), self.plan.blocks is not None
+        first = self.sources_of(self.plan, [rows[0] if is_block else self.clip_of(row)])[0]
+        return VideoSource(first.uri, first.name, self.key(row), b"", len(rows)) if is_block else first
 
     def recipe(self, row: int) -> Recipe:
         """How a row's object is made."""
@@ -142,7 +141,7 @@ class PlannedClips(Makeable):
         if self.plan.blocks is not None:
             return {row: self._block(row) for row in rows}
         clips, audio = [row for row in rows if row < len(self.plan)], [row for row in rows if row >= len(self.plan)]
-        found = self.plan.recipes(clips) if clips else {}
+        found = dict(zip(clips, self.plan.recipes(clips), strict=True)) if clips else {}
         if audio:
             of_clips = self.plan.audio_recipes([self.clip_of(row) for row in audio])
             found |= {row: of_clips[self.clip_of(row)] for row in audio}
@@ -153,7 +152,7 @@ class PlannedClips(Makeable):
         plan = self.plan
         assert plan.blocks is not None  # who calls has looked
         rows = plan.blocks.rows(row)
-        parts = [*map(Part, self.sources_of(plan, rows), plan.recipes(rows).values())]
+        parts = BlockParts(self.sources_of(plan, rows), plan.recipes(rows))
         return block_recipe(self.key(row), parts, int(plan.seq[row]), plan.bound)
 
     def copy(self, made: Made, row: int) -> Copy:
@@ -173,7 +172,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         order: Order,
         task_id: int,
         object_ids: NDArray[np.int64],
-        sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]],
+        sources: Callable[[GenerationPlan, Sequence[int]], Sequence[VideoSource]],
         far: Far = lambda plan, video: None,
     ) -> None:
         """Take the plan, its order and the id of each row's object.
@@ -359,9 +358,9 @@ class ActiveGeneration(Schedule[str], PlannedClips):
             found_of = self.keeping.intermediates.get
             return (each for image in images for each in found_of(image, ()))  # who looks for one asks no further
         found = self.keeping.intermediates.get(self.video(row), ())
-        return (
-            found if len(found) < 2 else self.keeping.made_from(self.video(row), self.plan.frames(np.array([row]))[0])
-        )
+        if len(found) < 2:
+            return found
+        return self.keeping.made_from(self.video(row), self.plan.frames(np.array([row]))[0])
 
     def from_kept(self) -> int:
         """How many of the clips that nobody has made are to be made of pictures that are kept for them."""

@@ -22,7 +22,7 @@ class BatchWork(PlannedClips):
         drawn: Sequence[int],
         task_id: int,
         object_ids: NDArray[np.int64],
-        sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]],
+        sources: Callable[[GenerationPlan, Sequence[int]], Sequence[VideoSource]],
     ) -> None:
         """Take the plan of the batch, the drawn video of each position, and the id of each row's object."""
         super().__init__(task_id, sources)

@@ -71,7 +71,7 @@ class EarlyTask(Protocol):
     def order_now(self, number: int) -> DrawnGeneration:
         """A generation's order as it stands, and what else it is planned from; what is new is recorded now."""
 
-    def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> list[VideoSource]:
+    def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> Sequence[VideoSource]:
         """The videos of some rows as a worker gets them."""
 
 

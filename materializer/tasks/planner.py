@@ -48,7 +48,7 @@ class Planner:
     seed: int
     budget_bytes: int
     """Of the local tier."""
-    sources: Callable[[GenerationPlan, Sequence[int]], list[VideoSource]]
+    sources: Callable[[GenerationPlan, Sequence[int]], Sequence[VideoSource]]
     """Gives the videos of rows to workers."""
     index_of: Callable[[GenerationPlan], Callable[[int], MediaIndex]]
     """Gives the packet index of a row of a plan's videos."""

@@ -21,6 +21,7 @@ from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.media.media_index import MediaIndex
+from viewcache.materializer.planning.columns import VideoSources
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.draws import (
     known_substitutions,
@@ -30,7 +31,6 @@ from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.order import Order, iterations
 from viewcache.materializer.planning.plan import GenerationPlan
-from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.rows import Summary, summarize
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.scheduling.seats import Seats
@@ -382,12 +382,12 @@ class Task:
         )
         return planner.plan(drawn, twins, together=self._settings.together)
 
-    def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> list[VideoSource]:
+    def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> VideoSources:
         """The videos of some rows as a worker gets them, by what is known of them now."""
         videos, video = plan.videos, plan.video[np.array(rows, np.int64)]
-        texts = (each.at(video) for each in (videos.uris, videos.names, videos.keys))
-        about = zip(*texts, videos.frames[video].tolist(), self.dataset.looked_at(videos.ids[video]), strict=True)
-        return [VideoSource(uri, name, key, blob, frames, claims) for uri, name, key, frames, (blob, claims) in about]
+        uris, names, keys = (each.at(video) for each in (videos.uris, videos.names, videos.keys))
+        indexes, claims = self.dataset.looked_at(videos.ids[video])
+        return VideoSources(uris, names, keys, indexes, videos.frames[video].tolist(), claims)
 
     def demand_reserve(self, batch_bytes: int) -> int:
         """Bytes of the budget that making ahead leaves free, so that a reader need not wait for an eviction."""

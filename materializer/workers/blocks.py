@@ -15,7 +15,7 @@ from viewcache.errors import BadVideo, Broken, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import is_local, local_path
-from viewcache.materializer.planning.recipe import Intermediate, Recipe
+from viewcache.materializer.planning.recipe import Intermediate, Part, Recipe
 from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.frame import PhaseClock
 from viewcache.materializer.workers.image import Image, Keep, PictureMaker
@@ -171,12 +171,14 @@ class _Images:
             self._intermediates.setdefault(each.video, []).append(each)
         images: dict[str, Image] = {}
         """By content key: each is decoded once, however often it comes."""
+        self._parts: tuple[Part, ...] = () if self._block is None else tuple(self._block.parts)
+        """Of the block."""
         self._out = self._pictures = np.empty(0, np.uint8)
         """Of the block: as it is stored, and its pictures one by one."""
         if self._block is not None:
             self._out = np.empty(self._block.shape, np.uint8)
-            self._pictures = self._out.reshape(len(self._block.parts), *self._block.chunk_shape)
-            for place, part in enumerate(self._block.parts):
+            self._pictures = self._out.reshape(len(self._parts), *self._block.chunk_shape)
+            for place, part in enumerate(self._parts):
                 images.setdefault(part.source.key, Image(part.source)).parts[place] = part.recipe
         for pack in self._packs:
             for place, part in enumerate(pack.recipe.parts):
@@ -293,12 +295,12 @@ class _Images:
     def _finished(self, block: Recipe, span: Span) -> Iterator[Made]:
         """The block, if all of its pictures could be made."""
         failed = self._said.failed_by_ops
-        bad = {place: failed[part.recipe.key] for place, part in enumerate(block.parts) if part.recipe.key in failed}
+        bad = {place: failed[part.recipe.key] for place, part in enumerate(self._parts) if part.recipe.key in failed}
         for place, why in bad.items():
-            failed.pop(block.parts[place].recipe.key, None)
+            failed.pop(self._parts[place].recipe.key, None)
             self._bad[place] = failed[block.key] = why
         if not self._contradicted and not self._bad:
-            attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in block.parts]}
+            attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in self._parts]}
             codec = codec_for(block, self._out, self._clock, self._said.trials)
             meta = ArrayMeta(block.shape, block.chunk_shape, codec, attributes)
             yield self._made_of(block, self._job.target.write(block.key, self._out, meta), span)

@@ -16,7 +16,8 @@ from operator import attrgetter
 from typing import Any
 
 from viewcache.materializer.clock import Span
-from viewcache.materializer.media.facts import Claims
+from viewcache.materializer.media.facts import Claims, ManyClaims
+from viewcache.materializer.planning.columns import BlockParts, ClipRecipes, VideoSources
 from viewcache.materializer.planning.program import Instruction, Program
 from viewcache.materializer.planning.recipe import Intermediate, Part, Recipe, VideoSource
 from viewcache.materializer.workers.job import Begun, FolderTarget, Job, Made, Near, PassingTarget, Report
@@ -32,13 +33,16 @@ _AT_ONCE = 1 << 18
 
 VALUES = (
     Begun,
+    BlockParts,
     ChunkTable,
     Claims,
+    ClipRecipes,
     FolderTarget,
     Instruction,
     Intermediate,
     Job,
     Made,
+    ManyClaims,
     MemoryHandle,
     Near,
     Part,
@@ -50,6 +54,7 @@ VALUES = (
     Span,
     Stored,
     VideoSource,
+    VideoSources,
     Written,
 )
 """What is pickled by its fields: all that is said of each job and each object."""

@@ -73,7 +73,7 @@ def shown(active: ActiveGeneration) -> dict[str, list[Any]]:
         "sample": plan.sample.tolist(),
         "names": [plan.videos.names[k] for k in plan.video.tolist()],
         "frames": plan.frames(rows).tolist(),
-        "recipes": [(each.program, each.row.tolist(), each.due) for each in plan.recipes(rows.tolist()).values()],
+        "recipes": [(each.program, each.row.tolist(), each.due) for each in plan.recipes(rows.tolist())],
         "order": active.order.ids.tolist(),
     }
 

@@ -9,11 +9,17 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from viewcache.materializer.clock import Span
+from viewcache.materializer.media.facts import Claims, ManyClaims
+from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.planning.columns import BlockParts, ClipRecipes, VideoSources
+from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
+from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.workers.job import Made, Report
 from viewcache.materializer.workers.post import VALUES, Post
 from viewcache.store import Written
@@ -23,6 +29,11 @@ Pair = tuple[Post, socket.socket]
 
 TABLE = ChunkTable((0, 40), (40, 44), (7, 8))
 WRITTEN = Written("k" * 32, "objects/kk/k", 100, 90, "raw", (2, 3), 1, TABLE.to_bytes(), 7, 0.25, existed=False)
+CLAIMS = ManyClaims(
+    [10, 20], [1, 2], ["", "e"], [1, 1], [30, 40], [50, 60], ["gray"] * 2, 9, ["", "bad"], [None, None], True
+)
+SOURCES = VideoSources(["/a", "/b"], ["a", "b"], ["k" * 32, "l" * 32], [b"", b""], [1, 1], CLAIMS)
+SECOND = VideoSource("/b", "b", "l" * 32, b"", 1, Claims(Stamp(20, 2, "e"), 1, 40, 60, "gray", 9, "bad", None, True))
 MADE = Made("k" * 32, WRITTEN, {"decode": 0.5}, Span(1.0, 2.0))
 
 
@@ -124,7 +135,7 @@ def test_a_worker_that_does_not_listen(ends: Pair) -> None:
         post.close()
 
 
-@pytest.mark.parametrize("what", [(1, MADE), (2, Report({"decode": 1.0}, damaged=("k",))), TABLE, 7])
+@pytest.mark.parametrize("what", [(1, MADE), (2, Report({"decode": 1.0}, damaged=("k",))), TABLE, SOURCES, 7])
 def test_values_are_what_they_were(ends: Pair, what: Any) -> None:
     """A value arrives equal, also where it is pickled by its fields."""
     post, theirs = ends
@@ -133,6 +144,28 @@ def test_values_are_what_they_were(ends: Pair, what: Any) -> None:
     got = other.recv()
     assert got == what
     assert type(got) is type(what)
+    other.close()
+
+
+def test_parts_of_a_block_are_put_together_when_asked_for(ends: Pair) -> None:
+    """What arrives as columns gives each part with its own values, from either end, and several as a list."""
+    post, theirs = ends
+    other = Post(theirs.dup())
+    first, second = Program((Instruction(InstructionKind.OP, (0,), 1, "crop", width=1),)), Program(())
+    drawn, frames = np.array([[5], [0]], np.int32), np.array([[0], [3]], np.int32)
+    post.send(
+        BlockParts(SOURCES, ClipRecipes(["p" * 32, "q" * 32], [first, second], drawn, frames, (1, 3, 4, 4), [7, 8], 99))
+    )
+    parts = other.recv()
+    assert len(parts) == 2
+    for part in (parts[1], parts[-1], parts[1:][0], list(parts)[1]):
+        recipe = part.recipe
+        assert part.source == SECOND
+        assert (recipe.key, recipe.program, recipe.shape) == ("q" * 32, second, (1, 3, 4, 4))
+        assert (recipe.row.tolist(), recipe.frames.tolist(), recipe.due, recipe.bound) == ([], [3], 8, 99)
+    assert (parts[0].recipe.row.tolist(), parts[0].source.claims.error) == ([5], "")
+    with pytest.raises(IndexError):
+        parts[2]
     other.close()
 
 

@@ -15,17 +15,17 @@ from viewcache.materializer.workers.job import FolderTarget
 def test_clips_of_a_job_are_those_of_their_rows(store: Path, videos: Path) -> None:
     """Recipes of many rows, in any order, are the ones that each row has alone."""
     with Harness(store, videos, ScriptedPool()) as harness:
-        rows = list(range(len(harness.active.plan)))
+        plan = harness.active.plan
+        rows = list(range(len(plan)))
         random.Random(1).shuffle(rows)
         together = harness.active.recipes(rows)
         assert list(together) == rows
         for row, recipe in together.items():
-            alone = harness.active.recipe(row)
-            assert (recipe.key, recipe.program, recipe.shape) == (alone.key, alone.program, alone.shape)
-            assert (recipe.due, recipe.bound, recipe.codec) == (alone.due, alone.bound, alone.codec)
-            assert np.array_equal(recipe.row, alone.row)
-            assert np.array_equal(recipe.frames, alone.frames)
-            assert recipe.frames.dtype == alone.frames.dtype
+            assert (recipe.key, recipe.program, recipe.shape) == (plan.key(row), plan.program(row), plan.shape)
+            assert (recipe.due, recipe.bound, recipe.codec) == (plan.seq[row], plan.bound, "raw")
+            assert np.array_equal(recipe.row, plan.drawn(row))
+            assert np.array_equal(recipe.frames, plan.frames(np.array([row]))[0])
+            assert recipe.frames.dtype == np.int32
 
 
 @pytest.mark.parametrize("seed", range(5))
