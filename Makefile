@@ -15,7 +15,8 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 # The CPU build of torch: asked of the machine's own index first, then of this one.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # The tests run in so many processes at once; each has servers and folders of its own. ARGS='-n 0' runs them in one.
-PROCESSES ?= 3
+# They wait for disks and for each other, so there is one more than there are cores; each takes a gigabyte.
+PROCESSES ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? cores + 1 : 8)))
 PYTEST = $(RUN)/python -m pytest -n $(PROCESSES) --dist worksteal
 # Folders of tests that say within minutes whether the tree is whole.
 FAST := tests/house tests/config tests/ops tests/plan tests/store tests/api

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import forked, skips
+from tests import forked, skips, turns
 from tests.seeds import SEED, commit_seed
 from viewcache.catalog import creating
 from viewcache.testing.leaks import nothing_left, settle
@@ -45,11 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     """The seed that differs between commits, so that a failure can be repeated."""
-    return f"state machine: {SEED}={commit_seed()}"
+    return f"state machine, turns of costly tests: {SEED}={commit_seed()}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the S3 server: the fast lane leaves it out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs the S3 server, which the fast lane leaves out, and what is not on its turn."""
+    turns.let_take_turns(config, items)
     for item in items:
         if "seaweed" in getattr(item, "fixturenames", ()):
             item.add_marker("s3")

@@ -1,19 +1,29 @@
 """Which tests cost most, in CPU seconds with all their processes: `make test ARGS='-p tests.costs'`.
 
+With `--write-costs` the costly ones are written down, see `tests.turns`.
+
 On a machine that does something else too, seconds of the wall say little. What a test pays for fixtures that others use
 after it is counted as its own.
 """
 
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 
 import pytest
 
 from benchmarks.harness import cpu_seconds
+from tests.turns import COSTS, name_of
 
 MOST = 40
 """Tests, and files, that are listed."""
+LEAST_S, LEAST_OF_CASE_S, MUCH_S = 1.0, 0.25, 5.0
+"""A test is costly whose cases take so many CPU seconds together and on average, or together very many."""
 _COST = "cpu_s"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Whether to write down what was costly."""
+    parser.addoption("--write-costs", action="store_true", help=f"write costly tests into {COSTS.name}")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -41,10 +51,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if name == _COST and isinstance(cost, float):
                 tests[report.nodeid] += cost
                 files[report.nodeid.partition("::")[0]] += cost
+    if terminalreporter.config.option.write_costs:
+        _write(tests)
     terminalreporter.section(f"CPU seconds: {sum(tests.values()):.0f}")
     for costs in (files, tests):
         for name in sorted(costs, key=costs.__getitem__, reverse=True)[:MOST]:
             terminalreporter.line(f"{costs[name]:7.1f} {name}")
+
+
+def _write(cases: Mapping[str, float]) -> None:
+    by_test: defaultdict[str, list[float]] = defaultdict(list)
+    for case, cost in cases.items():
+        by_test[name_of(case)].append(cost)
+    lines = [f"{sum(mine):.1f} {name}\n" for name, mine in sorted(by_test.items()) if _is_costly(mine)]
+    COSTS.write_text("".join(lines), encoding="utf-8")
+
+
+def _is_costly(cases: Sequence[float]) -> bool:
+    together = sum(cases)
+    return together >= MUCH_S or (together >= LEAST_S and together >= LEAST_OF_CASE_S * len(cases))
 
 
 _STARTED = pytest.StashKey[float]()

@@ -1,0 +1,69 @@
+"""Costly tests take turns: of their cases a part runs with each commit, and all of them do within a few commits.
+
+All cases together take half an hour on two cores. `costs.txt` names the costly tests. Of one with several cases every
+fourth runs, or one of two or three; one with a single case runs with every third commit, unless it is a law. Which
+they are follows from the seed that `tests.seeds` takes from the commit. Who names tests, with `::` or `-k`, or sets
+`EVERY`, gets all of their cases, and so does the nightly lane.
+
+`VIEWCACHE_TEST_EVERY=1 make test ARGS='-p tests.costs --write-costs'` writes `costs.txt` anew.
+"""
+
+import os
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.seeds import commit_seed
+
+__all__ = ["COSTS", "EVERY", "costs", "let_take_turns", "name_of", "waiting"]
+
+COSTS = Path(__file__).with_name("costs.txt")
+"""A line for each costly test: CPU seconds of all its cases with all their processes, and its name."""
+EVERY = "VIEWCACHE_TEST_EVERY"
+"""Environment variable: if it is set, all cases run."""
+MOST_TURNS, TURNS_OF_ONE = 4, 3
+ALWAYS = ("tests/faults/test_state_machine.py",)
+"""What tries something else with each commit anyway."""
+LAWS = "tests/laws/"
+
+
+def costs() -> dict[str, float]:
+    """CPU seconds by the name of a test, without its parameters."""
+    lines = (line.split(maxsplit=1) for line in COSTS.read_text(encoding="utf-8").splitlines())
+    return {name: float(seconds) for seconds, name in lines}
+
+
+def name_of(case: str) -> str:
+    """The name of a test, without the parameters of a case."""
+    return case.partition("[")[0]
+
+
+def waiting(cases: Iterable[str], costly: Mapping[str, float], seed: int) -> set[str]:
+    """The cases, by node id, whose turn it is not."""
+    by_test: defaultdict[str, list[str]] = defaultdict(list)
+    for case in cases:
+        by_test[name_of(case)].append(case)
+    found = set[str]()
+    for name, mine in by_test.items():
+        if name in costly and not name.startswith(ALWAYS):
+            found.update(_waiting(name, mine, seed))
+    return found
+
+
+def _waiting(name: str, cases: Sequence[str], seed: int) -> Iterable[str]:
+    if len(cases) > 1:
+        turns = min(MOST_TURNS, len(cases))
+        return (case for number, case in enumerate(cases) if (number + seed) % turns)
+    return cases if not name.startswith(LAWS) and (zlib.crc32(name.encode()) + seed) % TURNS_OF_ONE else ()
+
+
+def let_take_turns(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Leave to the nightly lane what is not on its turn."""
+    if os.environ.get(EVERY) or config.option.keyword or any("::" in each for each in config.args):
+        return
+    short = {item.nodeid: item for item in items if item.get_closest_marker("long") is None}
+    for case in waiting(short, costs(), commit_seed()):
+        short[case].add_marker("long")
