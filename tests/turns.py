@@ -2,7 +2,7 @@
 
 All cases together take half an hour on two cores. `costs.txt` names the costly tests. Of one with several cases every
 fourth runs, or one of two or three; one with a single case runs with every third commit, unless it is a law. Which
-they are follows from the seed that `tests.seeds` takes from the commit. Who names tests, with `::` or `-k`, or sets
+they are follows from the seed that `tests.seeds` takes from the commit. Who names tests, files or folders, or sets
 `EVERY`, gets all of their cases, and so does the nightly lane.
 
 `VIEWCACHE_TEST_EVERY=1 make test ARGS='-p tests.costs --write-costs'` writes `costs.txt` anew.
@@ -62,7 +62,7 @@ def _waiting(name: str, cases: Sequence[str], seed: int) -> Iterable[str]:
 
 def let_take_turns(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Leave to the nightly lane what is not on its turn."""
-    if os.environ.get(EVERY) or config.option.keyword or any("::" in each for each in config.args):
+    if os.environ.get(EVERY) or config.option.keyword or config.args != config.getini("testpaths"):
         return
     short = {item.nodeid: item for item in items if item.get_closest_marker("long") is None}
     for case in waiting(short, costs(), commit_seed()):
