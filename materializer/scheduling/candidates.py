@@ -21,6 +21,10 @@ SLOW_S = 0.25
 """A policy that takes longer to ask is asked ahead, and is not waited for longer than that."""
 FRESH_S = 10.0
 """Older candidates are still good, but others are asked for: reads and drawn orders have moved on."""
+REST, LONGEST_REST_S = 20, 5.0
+"""After an answer of which nothing could leave, who can wait has the policy asked again when so many times as long has
+gone by as that took, and at most so many seconds: each reader that moves on is an occasion, and asking a small catalog
+takes 20 ms."""
 SHARE = 10
 """One part of so many of the tier is asked for ahead; when half of it has left, the policy is asked again."""
 
@@ -57,8 +61,12 @@ class Candidates:
         """Key of what was taken since the policy was asked → its place."""
         self._bytes = 0
         """Of those that are ready."""
-        self._asked_at = 0.0
-        self._asking = False
+        self._asked_at = self._took_s = 0.0
+        self._rests_until = 0.0
+        """Until then who can wait has nobody asked."""
+        self._asking = self._is_urgent = False
+        self._is_taken = False
+        """The thread has taken the question; until then another may take its place."""
         self._question: tuple[int, Hashable] = (0, None)
         """Bytes that the thread asks for, 0 = it asks ahead; and the occasion, if there is one."""
         self._answered: tuple[int, Hashable] = (0, None)
@@ -90,7 +98,7 @@ class Candidates:
                 self._start(0, occasion)
             return taken
 
-    def answer(self, need: int, spared: Set[str], occasion: Hashable) -> list[Copy] | None:
+    def answer(self, need: int, spared: Set[str], occasion: Hashable, *, can_wait: bool = False) -> list[Copy] | None:
         """Take the first of what the policy says on an occasion, asked by the thread; None = it has yet to answer.
 
         On the same occasion it is asked once. What it gave and was taken and put back is given again, the rest of it
@@ -100,13 +108,16 @@ class Candidates:
             need: bytes.
             spared: keys of what may not leave now.
             occasion: changes when another answer can be expected; not None.
+            can_wait: whether it may take longer, where the last answer was in vain.
 
         Raises:
             ViewcacheError: the policy could not be asked.
         """
         with self._changed:
-            patience = 0.0 if self._is_slow else SLOW_S
+            rests = can_wait and self._clock() < self._rests_until
+            patience = 0.0 if self._is_slow or rests else SLOW_S
             while not self._is_answered(need, occasion):
+                self._is_urgent = self._is_urgent or not can_wait
                 self._start(need, occasion)  # when it is asking something else: once that is over
                 if self._closed or not self._changed.wait_for(lambda: not self._asking, patience):
                     self._awaited = not self._closed
@@ -118,6 +129,11 @@ class Candidates:
     def is_awaited(self) -> bool:
         """Whether somebody has gone away without an answer and was not told yet that there is one."""
         return self._awaited or self._telling
+
+    def in_vain(self) -> None:
+        """Of the last answer nothing could leave."""
+        with self._changed:
+            self._rests_until = self._asked_at + min(REST * self._took_s, LONGEST_REST_S)
 
     def put_back(self, copies: Sequence[Copy]) -> None:
         """These were taken, and stay for now."""
@@ -182,7 +198,7 @@ class Candidates:
 
     def _start(self, need: int = 0, occasion: Hashable = None) -> None:
         """Have the thread ask, unless it is asking; the lock is held."""
-        if self._closed or self._asking:
+        if self._closed or (self._asking and (self._is_taken or not need)):
             return
         self._asking, self._question = True, (need, occasion)
         if self._thread is None:
@@ -194,8 +210,12 @@ class Candidates:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._asking or self._closed)
+                self._changed.wait_for(
+                    lambda: self._is_urgent or self._closed, max(0.0, self._rests_until - self._clock())
+                )
                 if self._closed:
                     return
+                self._is_taken, self._is_urgent = True, False
                 need, occasion = self._question
                 if not need or self._is_slow:
                     need = max(need, self._ahead)
@@ -211,9 +231,10 @@ class Candidates:
                 self._ready, self._bytes = list(enumerate(found)), sum(copy.bytes for copy in found)
                 self._taken.clear()
                 self._answered, self._error = (need, occasion), error
-                self._asked_at, self._asking = self._clock(), False
+                self._asked_at, self._asking, self._is_taken = self._clock(), False, False
+                self._took_s = self._asked_at - begun
                 # Once was chance, a busy machine for example: who needs room asks again, which is more exact.
-                self._is_slow = self._asked_at - begun > SLOW_S
+                self._is_slow = self._took_s > SLOW_S
                 self._telling, self._awaited = self._awaited, False
                 self._changed.notify_all()
             if self._telling:

@@ -1,6 +1,7 @@
 """Evicts copies to make room, in the order of the policy, and tells who still needs them (docs/design/0014)."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -102,7 +103,7 @@ class Evictor:
                 if not some and occasion is None:
                     asked, some = True, self._candidates.ask(share)
                 elif not some:
-                    answer = self._candidates.answer(share, spared, occasion)
+                    answer = self._candidates.answer(share, spared, occasion, can_wait=before_s == math.inf)
                     later, asked, some = answer is None, not answer, answer or []
                 mine = [copy for copy in some if may_leave(copy)]
                 gone += (left := self._ledger.leave(mine))  # before the policy is asked for others
@@ -110,6 +111,8 @@ class Evictor:
                 keys = {copy.key for copy in mine}
                 stays.extend(copy for copy in some if copy.key not in keys)
             self._candidates.put_back(stays)
+            if stays and not gone and before_s == math.inf:
+                self._candidates.in_vain()
             return gone
 
         self._leave(need, forget)

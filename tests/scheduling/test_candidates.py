@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from unittest.mock import patch
 
 import pytest
 
@@ -104,6 +105,50 @@ def test_a_slow_one_is_asked_ahead(policy: Policy, ahead: Candidates) -> None:
     assert ahead.wait_ready(WAIT_S)
     assert numbers(ahead.take(3 * EACH, set())) == [7, 8, 9]
     assert policy.asked_by == [threading.current_thread().name, "viewcache-candidates", "viewcache-candidates"]
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_who_can_wait_does_not_ask_in_vain_again_and_again(slow: bool) -> None:
+    """Where nothing could leave, the next occasion is no reason to ask at once, unless somebody cannot wait."""
+    policy = Policy(9, slow=slow)
+    policy.now = 1.0
+    ahead = Candidates(policy.ask, policy.is_there, 90, policy.told.release, lambda: policy.now)
+    assert numbers(ahead.answer(EACH, set(), "first") or []) == [0]
+    assert ahead.wait_ready(WAIT_S)
+    ahead.in_vain()
+    with patch.object(ahead, "_rests_until", policy.now + 1e6):
+        assert ahead.answer(EACH, set(), "second", can_wait=True) is None
+        assert ahead.is_awaited()
+        assert len(policy.asked_by) == 1
+        ahead.answer(EACH, set(), "third")  # what a reader waits for
+        assert ahead.wait_ready(WAIT_S)
+        assert len(policy.asked_by) == 2
+    ahead.close()
+
+
+def test_who_waited_is_told_after_a_rest(policy: Policy, ahead: Candidates) -> None:
+    """A rest is as many times as long as asking took, and not longer than a few seconds; then it is asked."""
+    ahead.answer(EACH, set(), "first")
+    assert ahead.wait_ready(WAIT_S)
+    with patch.multiple(candidates, REST=1e6, LONGEST_REST_S=0.02):
+        ahead.in_vain()
+    while policy.told.acquire(blocking=False):  # of the first, which was slow
+        pass
+    assert ahead.answer(EACH, set(), "second", can_wait=True) is None
+    assert policy.told.acquire(timeout=WAIT_S)
+    assert numbers(ahead.answer(EACH, set(), "second", can_wait=True) or []) == [0]
+    assert len(policy.asked_by) == 2
+
+
+def test_a_rest_is_over_at_the_end(policy: Policy, ahead: Candidates) -> None:
+    """Closing does not wait for it."""
+    ahead.answer(EACH, set(), "first")
+    assert ahead.wait_ready(WAIT_S)
+    with patch.multiple(candidates, REST=1e6, LONGEST_REST_S=1e6):
+        ahead.in_vain()
+    assert ahead.answer(EACH, set(), "second", can_wait=True) is None
+    ahead.close()
+    assert len(policy.asked_by) == 1
 
 
 def test_what_may_not_leave_stays_in_its_place(policy: Policy, ahead: Candidates) -> None:
