@@ -187,7 +187,7 @@ class _Images:
                     image.beside.append(part.recipe)
                 self._kept.setdefault(part.recipe.key, []).append((pack, place))
         self._images = list(images.values())
-        self._maker = PictureMaker(job, self._memory, self._clock, self._pictures, self._keep)
+        self._maker = PictureMaker(job, self._memory, self._clock, self._pictures)
 
     def run(self, pause: Callable[[], bool]) -> Iterator[Begun | Made | Report]:
         """Make what is wanted of one image after the other, then the objects; the last value is the report."""
@@ -262,7 +262,7 @@ class _Images:
             image.parts = {place: part for place, part in image.parts.items() if place not in done}
             return bool(done)
         is_tried = self._job.trial and image is self._images[0]
-        if is_tried or not self._maker.decoded(image):
+        if is_tried or not self._maker.decoded(image, self._keep):
             return False
         image.parts, image.beside = {}, []
         return True

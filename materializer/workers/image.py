@@ -52,7 +52,7 @@ class Image:
 class PictureMaker:
     """Makes pictures of one image after the other."""
 
-    def __init__(self, job: Job, memory: OwnersMemory, clock: PhaseClock, pictures: np.ndarray, keep: Keep) -> None:
+    def __init__(self, job: Job, memory: OwnersMemory, clock: PhaseClock, pictures: np.ndarray) -> None:
         """Take where pictures go.
 
         Args:
@@ -60,10 +60,9 @@ class PictureMaker:
             memory: has those kept pictures that do not lie in the job's target.
             clock: is charged.
             pictures: uint8 (places, T,C,H,W) of the block.
-            keep: takes pictures to be kept.
         """
         self._target, self._memory, self._clock = job.target, memory, clock
-        self._pictures, self._keep = pictures, keep
+        self._pictures = pictures
         self.frames = Counter[str]()
         """What was loaded, decoded and converted, as `Report.frames` has it, of all pictures made here."""
         self.picture_bytes = 0
@@ -106,8 +105,11 @@ class PictureMaker:
             self.frames.update(reader.counts())
         return done
 
-    def decoded(self, image: Image) -> bool:
-        """Decode an image and make all that is wanted of it; False if it needs a job of its own."""
+    def decoded(self, image: Image, keep: Keep) -> bool:
+        """Decode an image and make all that is wanted of it; False if it needs a job of its own.
+
+        ``keep`` takes pictures to be kept.
+        """
         source, parts = image.source, image.parts
         # One that lies far away is fetched by its own job alone, which says how long that took.
         if not is_local(source.uri) or any(_asks_for_more(recipe) for recipe in image.recipes):
@@ -135,7 +137,7 @@ class PictureMaker:
         finally:
             converted, self._clock.converted = self._clock.converted - converted, converted
         for made, recipe in zip(kept, image.beside, strict=True):  # nothing of an image that fails goes into a pack
-            self._keep(recipe.key, made, recipe.about(source.name, source.key))
+            keep(recipe.key, made, recipe.about(source.name, source.key))
         self._clock.lap("augment")
         self.frames.update(packets=1, decoded=1, wanted=1, bytes_read=file.bytes_read, converted=converted)
         self.picture_bytes += index.width * index.height * 3 // 2

@@ -1,9 +1,13 @@
 """Pictures that a job of several images makes itself are those that a job for each image makes."""
 
+import gc
+import math
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,3 +122,24 @@ def test_what_is_wrong_is_said_by_a_job_of_its_own(tmp_path: Path, job: Job, oth
     else:
         assert list(report.bad_parts[block.key]) == [place]
         assert path.name in report.bad_parts[block.key][place]
+
+
+def test_its_buffers_are_free_at_once(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker uses the memory of one job for the next, and need not look for cyclic garbage to have it."""
+    empty, buffers = np.empty, list[weakref.ref[np.ndarray]]()
+
+    def noted(*given: Any, **named: Any) -> np.ndarray:
+        made: np.ndarray = empty(*given, **named)
+        buffers.append(weakref.ref(made))
+        return made
+
+    gc.collect()
+    gc.disable()
+    try:
+        monkeypatch.setattr(np, "empty", noted)
+        assert isinstance([*make_job(job, lambda: False)][-1], Report)
+        least = min(math.prod(clip.shape) for clip in job.clips)
+        assert len(buffers) >= len(job.clips)
+        assert not [each.shape for made in buffers if (each := made()) is not None and each.nbytes >= least]
+    finally:
+        gc.enable()
