@@ -98,7 +98,7 @@ def chosen_for(
 ) -> Chosen | None:
     """What is chosen for some generations of which nothing is made, also where that is every clip."""
     plans = to_come([(work, task.index_of(work.plan)) for work, task in works])
-    free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
+    free = free_bytes_for([each.plan for each in plans], settings)
     return choose(plans, cost, settings, free, tells=True)
 
 

@@ -47,8 +47,9 @@ _NEVER = np.iinfo(np.int64).max
 IndexOf = Callable[[int], MediaIndex]
 """Gives the packet index of a row of a plan's videos."""
 
-WINDOW_BATCHES = 2
-"""Room for so many batches of each task is for clips that are made shortly before they are read."""
+WINDOW_BATCHES, WINDOW_JOBS = 2, 2
+"""Room for so many batches of each task is for clips that are made shortly before they are read, and at least for so
+many jobs of each worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,13 +369,19 @@ def to_come(works: Iterable[tuple[ActiveGeneration, IndexOf]]) -> list[ToCome]:
     ]
 
 
-def free_bytes_for(plans: Iterable[GenerationPlan], budget_bytes: int) -> int:
-    """Room for what is made shortly before it is read: some batches of every task, an eighth of the budget at most.
+def free_bytes_for(plans: Iterable[GenerationPlan], settings: KeepSettings) -> int:
+    """Room for what is made shortly before it is read, of every task: an eighth of the budget at most.
 
+    That is some batches, and some jobs of each worker: a worker that is done goes on while readers take what it made.
     At least what the dispatcher leaves free for readers that wait: a batch, a quarter of the budget at most.
     """
-    batches = [len(plan.rows(plan.first_epoch, 0)) * plan.room for plan in plans]
-    return max(min(WINDOW_BATCHES * sum(batches), budget_bytes // 8), min(max(batches), budget_bytes // 4))
+    batches, windows, budget = list[int](), list[int](), settings.local_bytes()
+    for plan in plans:
+        clips = len(plan.rows(plan.first_epoch, 0))
+        of_job = plan.task.sampling.samples_per_video if plan.blocks is None else int(np.diff(plan.blocks.first).max())
+        batches.append(clips * plan.room)
+        windows.append(max(WINDOW_BATCHES * clips, WINDOW_JOBS * settings.cores * of_job) * plan.room)
+    return max(min(sum(windows), budget // 8), min(max(batches), budget // 4))
 
 
 def keepings(

@@ -315,7 +315,7 @@ class Keeper:
                 for work in works:
                     work.mark_present(case.has)
             plans = to_come(mine)
-        free = free_bytes_for([each.plan for each in plans], self._settings.local_bytes())
+        free = free_bytes_for([each.plan for each in plans], self._settings)
         chosen = self._choose(case, plans, settled, free)
         expected = self.files.decide(case.group_generation, chosen, plans, works, free)
         if chosen is None:

@@ -87,7 +87,7 @@ def decide(
         plans.append(ToCome(section.plan, section.index_of, rows, ready))
     if not any(each.rows.any() for each in plans):
         return Decision((None,) * len(works))
-    free = free_bytes_for([each.plan for each in plans], settings.local_bytes())
+    free = free_bytes_for([each.plan for each in plans], settings)
     known = {trace.videos.keys[video]: (each,) for video, each in before.items()}
     there: dict[str, list[Kept]] = {}
     for each in lasting:
