@@ -97,19 +97,23 @@ class Passing:
         beside = {other.video(row) for _, other, row, _ in candidates if other.rides}
         stays: list[Candidate[str]] = []
         places: dict[str, Reservation | Passage] = {}
-        seen: dict[tuple[int, str], tuple[int, int | None]] = {}
+        seen: dict[tuple[int, str], Handling] = {}
         for candidate in candidates:
             due_s, work, row, _ = candidate
             key = work.key(row)
-            way = Handling.STORE
-            if key not in places and work.is_unkept(row) and self._board.objects.is_planned(key):
-                clip = self._one_use(work, row, works, choice, seen, tight=tight)
-                way = handling(replace(clip, kept_beside=work.video(row) in beside), self._cost)
+            way = seen.get((id(work), key))
+            is_first = way is None  # of the rows of a block the one that is needed first decides
+            if way is None:
+                way = Handling.STORE
+                if key not in places and work.is_unkept(row) and self._board.objects.is_planned(key):
+                    clip = self._one_use(work, row, works, choice, tight=tight)
+                    way = handling(replace(clip, kept_beside=work.video(row) in beside), self._cost)
+                seen[id(work), key] = way
             if way is Handling.LATER and key not in asked:
                 continue
             stays.append(candidate)
             demanded = choice.demanded and key in asked
-            if way is Handling.PASS and (ahead or demanded) and work.held(row) <= memory:
+            if way is Handling.PASS and is_first and (ahead or demanded) and work.held(row) <= memory:
                 place = self._place(work.bound(row), due_s, demanded=demanded)
                 if place is not None:
                     places[key] = place
@@ -122,21 +126,11 @@ class Passing:
             place.release()
 
     def _one_use(
-        self,
-        work: Work[str],
-        row: int,
-        works: Sequence[Work[str]],
-        choice: NextJob[str],
-        seen: dict[tuple[int, str], tuple[int, int | None]],
-        *,
-        tight: bool,
+        self, work: Work[str], row: int, works: Sequence[Work[str]], choice: NextJob[str], *, tight: bool
     ) -> OneUse:
-        """What is known of a row's clip; ``seen`` has its uses and pictures, which rows of one block have in common."""
+        """What is known of a row's clip."""
         key = work.key(row)
-        if (id(work), key) not in seen:
-            uses = sum(each.uses_to_come(key) for each in works)
-            seen[id(work), key] = uses, self._pictures_bytes(work, row)
-        uses, pictures = seen[id(work), key]
+        uses, pictures = sum(each.uses_to_come(key) for each in works), self._pictures_bytes(work, row)
         read = self._board.is_read(work.task_id) or (choice.demanded and choice.work is work)
         soon = work.is_soon(row) or (choice.demanded and work is choice.work and row in choice.rows)
         return OneUse(work.bound(row), True, uses, soon, read, pictures, tight)
