@@ -250,11 +250,8 @@ class Files:
         file_bytes, mtimes_ns, frames, heights, widths = (
             each[at].tolist() for each in (self.file_bytes, self._mtime_ns, self.frames, self.height, self.width)
         )
-        errors, times = (
-            [*map(self.error, rows)],
-            [*map(_even_times, *(self._times[name][at].tolist() for name in _TIMES))],
-        )
-        sizes = frames, heights, widths, pix_fmts
+        times = [*map(_even_times, *(self._times[name][at].tolist() for name in _TIMES))]
+        sizes, errors = (frames, heights, widths, pix_fmts), [*map(self.error, rows)]
         return ManyClaims(file_bytes, mtimes_ns, etags, *sizes, max_pixels, errors, times, self.as_stored)
 
     def exact_index(self, row: int) -> VideoIndex | None:

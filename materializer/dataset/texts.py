@@ -115,9 +115,9 @@ class RepeatedTexts(Column[str | None]):
 
     def some(self, rows: slice) -> list[str | None]:
         """The texts of some rows."""
-        return [self.values[code] for code in self.codes[rows].tolist()]
+        return self.at(rows)
 
-    def at(self, rows: NDArray[np.int64]) -> list[str | None]:
+    def at(self, rows: NDArray[np.int64] | slice) -> list[str | None]:
         """The texts of a few rows."""
         return [self.values[code] for code in self.codes[rows].tolist()]
 
