@@ -32,7 +32,7 @@ help: ## show this list
 demo: $(VENV)/.installed ## cache a few clips, train on them cold and warm: make demo [VIDEOS=folder]
 	$(RUN)/viewcache demo $${VIDEOS:+--videos "$$VIDEOS"}
 
-test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store'] [PROCESSES=3]
+test: $(VENV)/.developed ## the tests, in minutes: make test [ARGS='-k store'] [PROCESSES=4]
 	$(PYTEST) $(ARGS)
 
 test-fast: $(VENV)/.developed ## the fast lane, without servers: house, config, ops, plan, store, api

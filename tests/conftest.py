@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import forked, skips, turns
-from tests.seeds import SEED, commit_seed
+from tests.seeds import SEED, commit_number, commit_seed
 from viewcache.catalog import creating
 from viewcache.testing.leaks import nothing_left, settle
 
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     """The seed that differs between commits, so that a failure can be repeated."""
-    return f"state machine, turns of costly tests: {SEED}={commit_seed()}"
+    return f"state machine: {SEED}={commit_seed()}; turns of costly tests: commit {commit_number()}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

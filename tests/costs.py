@@ -6,13 +6,14 @@ On a machine that does something else too, seconds of the wall say little. What 
 after it is counted as its own.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 
 import pytest
 
 from benchmarks.harness import cpu_seconds
-from tests.turns import COSTS, name_of
+from tests.turns import COSTS, EVERY, name_of
 
 MOST = 40
 """Tests, and files, that are listed."""
@@ -23,7 +24,9 @@ _COST = "cpu_s"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Whether to write down what was costly."""
-    parser.addoption("--write-costs", action="store_true", help=f"write costly tests into {COSTS.name}")
+    parser.addoption(
+        "--write-costs", action="store_true", help=f"write costly tests into {COSTS.name}, if {EVERY} is set"
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -51,7 +54,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if name == _COST and isinstance(cost, float):
                 tests[report.nodeid] += cost
                 files[report.nodeid.partition("::")[0]] += cost
-    if terminalreporter.config.option.write_costs:
+    if terminalreporter.config.option.write_costs and os.environ.get(EVERY):
         _write(tests)
     terminalreporter.section(f"CPU seconds: {sum(tests.values()):.0f}")
     for costs in (files, tests):

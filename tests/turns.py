@@ -1,9 +1,9 @@
-"""Costly tests take turns: of their cases a part runs with each commit, and all of them do within a few commits.
+"""Costly tests take turns: of their cases a part runs with each commit, and all of them do within four commits.
 
 All cases together take half an hour on two cores. `costs.txt` names the costly tests. Of one with several cases every
 fourth runs, or one of two or three; one with a single case runs with every third commit, unless it is a law. Which
-they are follows from the seed that `tests.seeds` takes from the commit. Who names tests, files or folders, or sets
-`EVERY`, gets all of their cases, and so does the nightly lane.
+they are follows from the commit's number. Who names tests, files or folders, or what failed last, or sets `EVERY`, gets
+all of their cases, and so does the nightly lane.
 
 `VIEWCACHE_TEST_EVERY=1 make test ARGS='-p tests.costs --write-costs'` writes `costs.txt` anew.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.seeds import commit_seed
+from tests.seeds import commit_number
 
 __all__ = ["COSTS", "EVERY", "costs", "let_take_turns", "name_of", "waiting"]
 
@@ -41,7 +41,7 @@ def name_of(case: str) -> str:
     return case.partition("[")[0]
 
 
-def waiting(cases: Iterable[str], costly: Mapping[str, float], seed: int) -> set[str]:
+def waiting(cases: Iterable[str], costly: Mapping[str, float], commit: int) -> set[str]:
     """The cases, by node id, whose turn it is not."""
     by_test: defaultdict[str, list[str]] = defaultdict(list)
     for case in cases:
@@ -49,21 +49,22 @@ def waiting(cases: Iterable[str], costly: Mapping[str, float], seed: int) -> set
     found = set[str]()
     for name, mine in by_test.items():
         if name in costly and not name.startswith(ALWAYS):
-            found.update(_waiting(name, mine, seed))
+            found.update(_waiting(name, mine, commit))
     return found
 
 
-def _waiting(name: str, cases: Sequence[str], seed: int) -> Iterable[str]:
+def _waiting(name: str, cases: Sequence[str], commit: int) -> Iterable[str]:
     if len(cases) > 1:
         turns = min(MOST_TURNS, len(cases))
-        return (case for number, case in enumerate(cases) if (number + seed) % turns)
-    return cases if not name.startswith(LAWS) and (zlib.crc32(name.encode()) + seed) % TURNS_OF_ONE else ()
+        return (case for number, case in enumerate(cases) if (number + commit) % turns)
+    return cases if not name.startswith(LAWS) and (zlib.crc32(name.encode()) + commit) % TURNS_OF_ONE else ()
 
 
 def let_take_turns(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Leave to the nightly lane what is not on its turn."""
-    if os.environ.get(EVERY) or config.option.keyword or config.args != config.getini("testpaths"):
+    some = config.option.keyword or config.getoption("lf", False) or config.args != config.getini("testpaths")
+    if some or os.environ.get(EVERY):
         return
     short = {item.nodeid: item for item in items if item.get_closest_marker("long") is None}
-    for case in waiting(short, costs(), commit_seed()):
+    for case in waiting(short, costs(), commit_number()):
         short[case].add_marker("long")

@@ -33,6 +33,11 @@ class Blocks:
         """Number of blocks."""
         return len(self.first) - 1
 
+    @property
+    def most(self) -> int:
+        """Most rows of a block."""
+        return int(np.diff(self.first).max())
+
     def rows(self, row: int) -> range:
         """All rows of the block that a row is in."""
         number = int(self.number[row])

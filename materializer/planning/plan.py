@@ -175,13 +175,13 @@ class GenerationPlan:
     @cached_property
     def bound(self) -> int:
         """Most bytes that one object of clips takes on disk; asked for with each clip of each job."""
-        clips = 1 if self.blocks is None else int(np.diff(self.blocks.first).max())
+        clips = 1 if self.blocks is None else self.blocks.most
         return clip_bound(self.clip_bytes * clips, self.task.sampling.frames_per_video * clips)
 
     @cached_property
     def clip_room(self) -> int:
         """Most bytes that one clip takes on disk: of its object, or of its share of that."""
-        return self.bound if self.blocks is None else -(-self.bound // int(np.diff(self.blocks.first).max()))
+        return self.bound if self.blocks is None else -(-self.bound // self.blocks.most)
 
     @cached_property
     def room(self) -> int:

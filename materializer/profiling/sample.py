@@ -106,7 +106,7 @@ def sample_of(task: Task, most: int) -> Sample:
     wanted = sum(math.prod(recipe.shape) for recipe in kept.values())
     wanted -= sum(size for _, size in _found(part.source.uri for part in parts))
     beside = tuple(_until(_found(uris), wanted))
-    return Sample(name, tuple(parts), kept, int(np.diff(plan.blocks.first).max()), images, pixels, beside)
+    return Sample(name, tuple(parts), kept, plan.blocks.most, images, pixels, beside)
 
 
 def _found(uris: Iterable[str]) -> Iterator[tuple[str, int]]:

@@ -378,7 +378,7 @@ def free_bytes_for(plans: Iterable[GenerationPlan], settings: KeepSettings) -> i
     batches, windows, budget = list[int](), list[int](), settings.local_bytes()
     for plan in plans:
         clips = len(plan.rows(plan.first_epoch, 0))
-        of_job = plan.task.sampling.samples_per_video if plan.blocks is None else int(np.diff(plan.blocks.first).max())
+        of_job = plan.task.sampling.samples_per_video if plan.blocks is None else plan.blocks.most
         batches.append(clips * plan.room)
         windows.append(max(WINDOW_BATCHES * clips, WINDOW_JOBS * settings.cores * of_job) * plan.room)
     return max(min(sum(windows), budget // 8), min(max(batches), budget // 4))

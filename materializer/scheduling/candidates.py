@@ -65,8 +65,8 @@ class Candidates:
         self._rests_until = 0.0
         """Until then who can wait has nobody asked."""
         self._asking = self._is_urgent = False
-        self._is_taken = False
-        """The thread has taken the question; until then another may take its place."""
+        self._is_begun = False
+        """The policy is being asked the question; until then another may take its place."""
         self._question: tuple[int, Hashable] = (0, None)
         """Bytes that the thread asks for, 0 = it asks ahead; and the occasion, if there is one."""
         self._answered: tuple[int, Hashable] = (0, None)
@@ -135,6 +135,13 @@ class Candidates:
         with self._changed:
             self._rests_until = self._asked_at + min(REST * self._took_s, LONGEST_REST_S)
 
+    def reconsider(self) -> None:
+        """Something may leave that could not."""
+        with self._changed:
+            if self._clock() < self._rests_until:
+                self._rests_until, self._is_urgent = 0.0, self._asking
+                self._changed.notify_all()
+
     def put_back(self, copies: Sequence[Copy]) -> None:
         """These were taken, and stay for now."""
         with self._changed:
@@ -198,8 +205,10 @@ class Candidates:
 
     def _start(self, need: int = 0, occasion: Hashable = None) -> None:
         """Have the thread ask, unless it is asking; the lock is held."""
-        if self._closed or (self._asking and (self._is_taken or not need)):
+        if self._closed or (self._asking and (self._is_begun or not need)):
             return
+        if self._asking and self._question[1] == occasion:
+            need = max(need, self._question[0])
         self._asking, self._question = True, (need, occasion)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="viewcache-candidates", daemon=True)
@@ -215,7 +224,7 @@ class Candidates:
                 )
                 if self._closed:
                     return
-                self._is_taken, self._is_urgent = True, False
+                self._is_begun, self._is_urgent = True, False
                 need, occasion = self._question
                 if not need or self._is_slow:
                     need = max(need, self._ahead)
@@ -231,7 +240,7 @@ class Candidates:
                 self._ready, self._bytes = list(enumerate(found)), sum(copy.bytes for copy in found)
                 self._taken.clear()
                 self._answered, self._error = (need, occasion), error
-                self._asked_at, self._asking, self._is_taken = self._clock(), False, False
+                self._asked_at, self._asking, self._is_begun = self._clock(), False, False
                 self._took_s = self._asked_at - begun
                 # Once was chance, a busy machine for example: who needs room asks again, which is more exact.
                 self._is_slow = self._took_s > SLOW_S

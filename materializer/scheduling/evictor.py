@@ -111,12 +111,16 @@ class Evictor:
                 keys = {copy.key for copy in mine}
                 stays.extend(copy for copy in some if copy.key not in keys)
             self._candidates.put_back(stays)
-            if stays and not gone and before_s == math.inf:
+            if before_s == math.inf and not (gone or later):
                 self._candidates.in_vain()
             return gone
 
         self._leave(need, forget)
         return later
+
+    def reconsider(self) -> None:
+        """Readers have let go of what is stored: something may leave that could not."""
+        self._candidates.reconsider()
 
     def is_awaited(self) -> bool:
         """Whether a policy has yet to answer for somebody who did not wait for it."""

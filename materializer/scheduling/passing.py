@@ -200,6 +200,8 @@ class Passing:
 
     def had(self, copies: Sequence[Copy]) -> None:
         """Readers let go of copies: what passed and nobody needs any more gives its place back."""
+        if any(copy.tier == LOCAL for copy in copies):
+            self._evictor.reconsider()
         passed = {copy.key: copy for copy in copies if copy.tier == PASSING}
         if passed:
             with self._board.changed:

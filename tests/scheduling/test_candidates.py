@@ -107,45 +107,59 @@ def test_a_slow_one_is_asked_ahead(policy: Policy, ahead: Candidates) -> None:
     assert policy.asked_by == [threading.current_thread().name, "viewcache-candidates", "viewcache-candidates"]
 
 
-@pytest.mark.parametrize("slow", [False, True])
-def test_who_can_wait_does_not_ask_in_vain_again_and_again(slow: bool) -> None:
-    """Where nothing could leave, the next occasion is no reason to ask at once, unless somebody cannot wait."""
+def _in_vain(slow: bool) -> tuple[Policy, Candidates]:
+    """A policy that has answered once, and of whose answer nothing could leave, so that it is not asked for long."""
     policy = Policy(9, slow=slow)
     policy.now = 1.0
     ahead = Candidates(policy.ask, policy.is_there, 90, policy.told.release, lambda: policy.now)
-    assert numbers(ahead.answer(EACH, set(), "first") or []) == [0]
-    assert ahead.wait_ready(WAIT_S)
-    ahead.in_vain()
-    with patch.object(ahead, "_rests_until", policy.now + 1e6):
+    assert numbers(_patiently(ahead, policy, EACH, "first")) == [0]
+    with patch.multiple(candidates, REST=1e9, LONGEST_REST_S=1e6), patch.object(ahead, "_took_s", 1.0):
+        ahead.in_vain()
+    return policy, ahead
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_who_can_wait_does_not_ask_in_vain_again_and_again(slow: bool) -> None:
+    """Where nothing could leave, the next occasion is no reason to ask at once, unless somebody cannot wait."""
+    policy, ahead = _in_vain(slow)
+    try:
         assert ahead.answer(EACH, set(), "second", can_wait=True) is None
         assert ahead.is_awaited()
         assert len(policy.asked_by) == 1
-        ahead.answer(EACH, set(), "third")  # what a reader waits for
-        assert ahead.wait_ready(WAIT_S)
+        assert numbers(_patiently(ahead, policy, EACH, "third")) == [0]  # what a reader waits for
         assert len(policy.asked_by) == 2
-    ahead.close()
+    finally:
+        ahead.close()
 
 
-def test_who_waited_is_told_after_a_rest(policy: Policy, ahead: Candidates) -> None:
-    """A rest is as many times as long as asking took, and not longer than a few seconds; then it is asked."""
-    ahead.answer(EACH, set(), "first")
-    assert ahead.wait_ready(WAIT_S)
-    with patch.multiple(candidates, REST=1e6, LONGEST_REST_S=0.02):
-        ahead.in_vain()
-    while policy.told.acquire(blocking=False):  # of the first, which was slow
-        pass
-    assert ahead.answer(EACH, set(), "second", can_wait=True) is None
-    assert policy.told.acquire(timeout=WAIT_S)
-    assert numbers(ahead.answer(EACH, set(), "second", can_wait=True) or []) == [0]
-    assert len(policy.asked_by) == 2
+@pytest.mark.parametrize("slow", [False, True])
+def test_a_rest_is_over_when_something_may_leave(slow: bool) -> None:
+    """Whoever was told that there is no answer yet is told of it then."""
+    policy, ahead = _in_vain(slow)
+    try:
+        assert ahead.answer(EACH, set(), "second", can_wait=True) is None
+        ahead.reconsider()
+        assert policy.told.acquire(timeout=WAIT_S)
+        assert numbers(ahead.answer(EACH, set(), "second", can_wait=True) or []) == [0]
+        assert len(policy.asked_by) == 2
+    finally:
+        ahead.close()
 
 
-def test_a_rest_is_over_at_the_end(policy: Policy, ahead: Candidates) -> None:
-    """Closing does not wait for it."""
-    ahead.answer(EACH, set(), "first")
-    assert ahead.wait_ready(WAIT_S)
-    with patch.multiple(candidates, REST=1e6, LONGEST_REST_S=1e6):
-        ahead.in_vain()
+def test_a_rest_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody needs to come again for that."""
+    policy, ahead = _in_vain(slow=False)
+    try:
+        monkeypatch.setattr(ahead, "_rests_until", policy.now + 0.01)
+        assert ahead.answer(EACH, set(), "second", can_wait=True) is None
+        assert policy.told.acquire(timeout=WAIT_S)
+    finally:
+        ahead.close()
+
+
+def test_closing_does_not_wait_for_a_rest() -> None:
+    """And the policy is not asked."""
+    policy, ahead = _in_vain(slow=False)
     assert ahead.answer(EACH, set(), "second", can_wait=True) is None
     ahead.close()
     assert len(policy.asked_by) == 1
