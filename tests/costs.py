@@ -24,9 +24,7 @@ _COST = "cpu_s"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Whether to write down what was costly."""
-    parser.addoption(
-        "--write-costs", action="store_true", help=f"write costly tests into {COSTS.name}, if {EVERY} is set"
-    )
+    parser.addoption("--write-costs", action="store_true", help=f"write costly tests into {COSTS.name}")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -54,8 +52,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if name == _COST and isinstance(cost, float):
                 tests[report.nodeid] += cost
                 files[report.nodeid.partition("::")[0]] += cost
-    if terminalreporter.config.option.write_costs and os.environ.get(EVERY):
-        _write(tests)
+    if terminalreporter.config.option.write_costs:
+        if os.environ.get(EVERY):
+            _write(tests)
+        else:
+            terminalreporter.line(f"nothing is written, since costly tests took turns: set {EVERY}", red=True)
     terminalreporter.section(f"CPU seconds: {sum(tests.values()):.0f}")
     for costs in (files, tests):
         for name in sorted(costs, key=costs.__getitem__, reverse=True)[:MOST]:

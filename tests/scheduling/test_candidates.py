@@ -37,7 +37,7 @@ class Policy:
         self.asked_by: list[str] = []
         self.now = 0.0
         self.error: Exception | None = None
-        self.slow = slow
+        self.slow, self.quick_s = slow, 0.0
         self.told = threading.Semaphore(0)
         """Released when there is an answer that somebody went away without."""
         self.begun = threading.Semaphore(0)
@@ -53,7 +53,7 @@ class Policy:
             assert self.gate.wait(WAIT_S)
         if self.error is not None:
             raise self.error
-        self.now += 1.0 if self.slow else 0.0
+        self.now += 1.0 if self.slow else self.quick_s
         return list(self.there.values())[: -(-need // EACH)]
 
     def is_there(self, copy: Copy) -> bool:
@@ -107,13 +107,13 @@ def test_a_slow_one_is_asked_ahead(policy: Policy, ahead: Candidates) -> None:
     assert policy.asked_by == [threading.current_thread().name, "viewcache-candidates", "viewcache-candidates"]
 
 
-def _in_vain(slow: bool) -> tuple[Policy, Candidates]:
+def _in_vain(slow: bool, longest_s: float = 1e6) -> tuple[Policy, Candidates]:
     """A policy that has answered once, and of whose answer nothing could leave, so that it is not asked for long."""
     policy = Policy(9, slow=slow)
-    policy.now = 1.0
+    policy.now, policy.quick_s = 1.0, 0.01
     ahead = Candidates(policy.ask, policy.is_there, 90, policy.told.release, lambda: policy.now)
     assert numbers(_patiently(ahead, policy, EACH, "first")) == [0]
-    with patch.multiple(candidates, REST=1e9, LONGEST_REST_S=1e6), patch.object(ahead, "_took_s", 1.0):
+    with patch.multiple(candidates, REST=1e9, LONGEST_REST_S=longest_s):
         ahead.in_vain()
     return policy, ahead
 
@@ -146,11 +146,10 @@ def test_a_rest_is_over_when_something_may_leave(slow: bool) -> None:
         ahead.close()
 
 
-def test_a_rest_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rest_comes_to_its_end() -> None:
     """Nobody needs to come again for that."""
-    policy, ahead = _in_vain(slow=False)
+    policy, ahead = _in_vain(slow=False, longest_s=0.02)
     try:
-        monkeypatch.setattr(ahead, "_rests_until", policy.now + 0.01)
         assert ahead.answer(EACH, set(), "second", can_wait=True) is None
         assert policy.told.acquire(timeout=WAIT_S)
     finally:
