@@ -49,9 +49,10 @@ def watch():
             counted = cache.snapshot()
             print(json.dumps([*now(), counted.jobs, counted.jobs_running]), flush=True)
             continue
+        at = time.monotonic()
+        last = [at if some else 0.0 for some in now()]  # before anybody is killed
         print("0", flush=True)
-        last = [0.0] * 3
-        until = time.monotonic() + 20
+        until = at + 20
         while time.monotonic() < until:
             at = time.monotonic()
             last = [at if some else before for some, before in zip(now(), last)]
