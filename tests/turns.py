@@ -1,9 +1,9 @@
 """Costly tests take turns: of their cases a part runs with each commit, and all of them do within four commits.
 
 All cases together take half an hour on two cores. `costs.txt` names the costly tests. Of one with several cases every
-fourth runs, or one of two or three; one with a single case runs with every third commit, unless it is a law. Which
-they are follows from the commit's number. Who names tests, files or folders, or what failed last, or sets `EVERY`, gets
-all of their cases, and so does the nightly lane.
+fourth runs, or one of two or three; one with a single case runs with every third commit. Which they are follows from
+the commit's number. Laws run always, with all of their cases. Who names tests, files or folders, or what failed last,
+or sets `EVERY`, gets all cases, and so does the nightly lane.
 
 `VIEWCACHE_TEST_EVERY=1 make test ARGS='-p tests.costs --write-costs'` writes `costs.txt` anew.
 """
@@ -25,9 +25,8 @@ COSTS = Path(__file__).with_name("costs.txt")
 EVERY = "VIEWCACHE_TEST_EVERY"
 """Environment variable: if it is set, all cases run."""
 MOST_TURNS, TURNS_OF_ONE = 4, 3
-ALWAYS = ("tests/faults/test_state_machine.py",)
-"""What tries something else with each commit anyway."""
-LAWS = "tests/laws/"
+ALWAYS = ("tests/laws/", "tests/faults/test_state_machine.py")
+"""Laws hold on every backend with each commit; the other tries something else with each anyway."""
 
 
 def costs() -> dict[str, float]:
@@ -49,15 +48,9 @@ def waiting(cases: Iterable[str], costly: Mapping[str, float], commit: int) -> s
     found = set[str]()
     for name, mine in by_test.items():
         if name in costly and not name.startswith(ALWAYS):
-            found.update(_waiting(name, mine, commit))
+            turns, first = (min(MOST_TURNS, len(mine)), 0) if mine[1:] else (TURNS_OF_ONE, zlib.crc32(name.encode()))
+            found.update(case for number, case in enumerate(mine, first) if (number + commit) % turns)
     return found
-
-
-def _waiting(name: str, cases: Sequence[str], commit: int) -> Iterable[str]:
-    if len(cases) > 1:
-        turns = min(MOST_TURNS, len(cases))
-        return (case for number, case in enumerate(cases) if (number + commit) % turns)
-    return cases if not name.startswith(LAWS) and (zlib.crc32(name.encode()) + commit) % TURNS_OF_ONE else ()
 
 
 def let_take_turns(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
