@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from viewcache.api.session.made import Making
 from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
-from viewcache.materializer.retention.chosen import Chosen, IndexOf, to_come
+from viewcache.materializer.retention.chosen import IndexOf, to_come
 from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.retention.ways import Way, are_images
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
@@ -100,7 +101,7 @@ def _worked(dispatcher: Dispatcher) -> Forecast:
 
 def _predict(
     works: list[tuple[ActiveGeneration, IndexOf]],
-    chosen: Mapping[int, Chosen | None],
+    chosen: Mapping[int, KeptWays | None],
     keeper: Keeper,
     dispatcher: Dispatcher,
 ) -> Forecast:

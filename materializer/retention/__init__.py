@@ -15,6 +15,7 @@ In the order of work:
 - ``balance``: the same where a disk is as scarce as cores; the rules by name
 - ``fixed_share``: a stated share of the videos is kept
 - ``settled``: what was chosen for each video, and that it stays where that costs little
+- ``kept_ways``: what is kept of each video, without what it was chosen by
 - ``forecast``: what making ahead will take
 - ``chosen``: what is kept of a generation, as a value
 - ``intermediates``: recipes and rows of the intermediates that are kept

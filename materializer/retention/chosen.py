@@ -22,6 +22,7 @@ from viewcache.materializer.retention.choice import WayChoice, taken
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.fixed_share import keep_share
 from viewcache.materializer.retention.horizon import generations_later, may_last
+from viewcache.materializer.retention.kept_ways import KeptWays, by_video
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
 from viewcache.materializer.retention.needs import Floats
@@ -215,8 +216,20 @@ class Chosen:
 
     def way_of(self) -> dict[str, Way]:
         """What is kept of each video, by its content key."""
-        ways = map(self.weighed.ways.__getitem__, self.choice.option.tolist())
-        return dict(zip(self.weighed.videos, ways, strict=True))
+        return by_video(self.weighed.videos, self.weighed.ways, self.choice.option)
+
+    def kept_ways(self) -> KeptWays:
+        """What is kept, without what it was chosen by."""
+        option, ways, lying = self.choice.option, self.weighed.ways, self.weighed.lying
+        lies = np.zeros(len(option), np.bool_)
+        known: dict[tuple[int, int], bool] = {}  # images share what is said of theirs
+        for place, chosen in enumerate(option.tolist() if lying else ()):
+            mine = lying.get(self.weighed.videos[place], ())
+            if (is_there := known.get((id(mine), chosen))) is None:
+                is_there = any(each.made and each.way == ways[chosen] for each in mine)
+                known[id(mine), chosen] = is_there
+            lies[place] = is_there
+        return KeptWays(self.weighed.videos, ways, option.astype(np.int16), lies, self.part_bytes)
 
     @property
     def byte_s(self) -> float:

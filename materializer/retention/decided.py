@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from itertools import chain, compress
 
 from viewcache.materializer.planning.cost import CostModel
+from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import IntermediateObject
-from viewcache.materializer.retention.chosen import Chosen
+from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
@@ -26,7 +27,10 @@ class Decided:
     objects: Mapping[Way, Mapping[str, tuple[IntermediateObject, ...]]] = field(default_factory=dict)
     """Intermediates by the way for which they were chosen, now or before, and by the content key of the video."""
     intermediates: tuple[IntermediateWork, ...] = ()
-    chosen: Chosen | None = None
+    kept: KeptWays | None = None
+    """What was chosen; None where it is every clip."""
+    prices: Prices | None = None
+    """Of bytes, by that choice."""
     failed: Set[str] = frozenset()
     """Videos of which no intermediate is to be made."""
     expected: Mapping[int, int] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import numpy as np
 
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.sharing import sample_of_videos
-from viewcache.materializer.retention.chosen import Chosen
+from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.retention.options import weigh
 from viewcache.materializer.retention.ways import ToCome, Way
 
@@ -45,7 +45,7 @@ class Forecast:
 
 
 def forecast(
-    plans: Sequence[ToCome], chosen: Chosen | None, cost: CostModel, before: Mapping[str, Way] = MappingProxyType({})
+    plans: Sequence[ToCome], chosen: KeptWays | None, cost: CostModel, before: Mapping[str, Way] = MappingProxyType({})
 ) -> Forecast:
     """Predict what making the clips of one generation of all tasks takes, each video decoded once.
 
@@ -63,12 +63,13 @@ def forecast(
     missing, once, intermediates = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
     is_there = np.zeros(len(weighed.videos), np.bool_)
     if chosen is not None:
-        options = dict(zip(chosen.weighed.videos, chosen.choice.option.tolist(), strict=True))
-        option = np.array([options[video] for video in weighed.videos]) % len(weighed.ways)
+        place_of = dict(zip(chosen.videos, range(len(chosen.videos)), strict=True))
+        places = np.array([place_of[video] for video in weighed.videos], np.int64)
+        option = chosen.option[places] % len(weighed.ways)
         kept = np.array([way.kept for way in weighed.ways])[option]
         missing = np.where(np.arange(len(weighed.kinds)) < kept[:, None], missing, 0)
         ways = zip(weighed.videos, map(weighed.ways.__getitem__, option.tolist()), strict=True)
-        is_there = np.array([before.get(key) == way or _lies(chosen, key, way) for key, way in ways], np.bool_)
+        is_there = np.array([before.get(key) == way for key, way in ways], np.bool_) | chosen.lies[places]
         intermediates = np.where(is_there, 0, once.intermediate_bytes[np.arange(len(option)), option])
     decoded = ~is_there & ((missing.sum(axis=1) > 0) | (intermediates > 0))
     packets, frames = np.where(decoded, once.packets, 0), np.where(decoded, once.frames, 0)
@@ -89,11 +90,6 @@ def forecast(
         store_s=size * cost.store_s_per_byte,
     )
     return Forecast(*(getattr(found, name) / share for name in Forecast.__slots__))
-
-
-def _lies(chosen: Chosen, video: str, way: Way) -> bool:
-    """Whether what is kept of a video lies in the store already, so that its clips are made from that."""
-    return any(each.made and each.way == way for each in chosen.weighed.lying.get(video, ()))
 
 
 def _sample(plans: Sequence[ToCome]) -> tuple[list[ToCome], float]:

@@ -37,6 +37,7 @@ from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last
 from viewcache.materializer.retention.intermediates import named
 from viewcache.materializer.retention.kept_objects import KeptObjects, Objects, ObjectsOf
+from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.near_files import NearFiles
 from viewcache.materializer.retention.packs import LocatedPictures, Packs
@@ -138,7 +139,7 @@ class Keeper:
         works: Iterable[tuple[ActiveGeneration, IndexOf]],
         guard: Callable[[], AbstractContextManager[object]],
         making: Callable[[], Set[str]] = frozenset,
-    ) -> dict[int, Chosen | None]:
+    ) -> dict[int, KeptWays | None]:
         """Decide what is kept of some generations, where tasks, epochs or measured costs have changed.
 
         Args:
@@ -148,7 +149,7 @@ class Keeper:
 
         Returns:
             What was chosen of these works by their generation of the group; None if the budget holds all clips. Other
-            threads may decide for more or fewer tasks at once, so `chosen` may say something else by then.
+            threads may decide for more or fewer tasks at once, so `kept` may say something else by then.
         """
         together: dict[int, list[tuple[ActiveGeneration, IndexOf]]] = {}
         for work, index_of in works:
@@ -186,7 +187,7 @@ class Keeper:
             if open_again or gone:  # who packs objects asks for each of them
                 self._prices = self._found_prices()
             self._expect()
-            return {group_generation: each.chosen for group_generation, each in self._decided.items()}
+            return {group_generation: each.kept for group_generation, each in self._decided.items()}
 
     def cost(self) -> CostModel:
         """What work costs, as far as it was measured."""
@@ -198,8 +199,7 @@ class Keeper:
         return self._prices
 
     def _found_prices(self) -> Prices:
-        decided = list(self._decided.values())
-        found = [each.chosen.prices(each.cost.devices) for each in decided if each.chosen is not None]
+        found = [each.prices for each in self._decided.values() if each.prices is not None]
         most = (max(each) for each in zip(*map(astuple, found), strict=True))
         return Prices(*most) if found else Prices()
 
@@ -208,10 +208,10 @@ class Keeper:
         tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes or self._settings.is_stated
         return tight or work.plan.blocks is not None or (self._settings.lets_last and may_last([work.plan]))
 
-    def chosen(self, group_generation: int) -> Chosen | None:
+    def kept(self, group_generation: int) -> KeptWays | None:
         """What was chosen for a generation of the group; None if the budget holds all of its clips."""
         decided = self._decided.get(group_generation)
-        return None if decided is None else decided.chosen
+        return None if decided is None else decided.kept
 
     def intermediates(self) -> list[IntermediateWork]:
         """What clips are made from, to be made ahead."""
@@ -343,7 +343,8 @@ class Keeper:
             known.setdefault(ways[key], {})[key] = of
         expected |= {each.object_id: epochs for each in lasting}
         rests_on = self._rests_on(case, chosen, ways, flat)
-        return Decided(case.place, case.cost, known, intermediates, chosen, case.refused, expected, rests_on=rests_on)
+        to_keep = known, intermediates, chosen.kept_ways(), chosen.prices(case.cost.devices)
+        return Decided(case.place, case.cost, *to_keep, case.refused, expected, rests_on=rests_on)
 
     def _choose(self, case: _Case, plans: Sequence[ToCome], settled: Settled, free_bytes: int) -> Chosen | None:
         """What a rule chooses, given what was chosen before and what lies there; None: every clip."""
@@ -357,7 +358,7 @@ class Keeper:
         """Every clip is kept."""
         old = case.old
         self._keep(case, None, free_bytes)
-        if old is None or not old.is_weighed or old.chosen is not None:
+        if old is None or not old.is_weighed or old.kept is not None:
             for work in case.works:
                 self.told.keep_all(case.group_generation, work)
         return Decided(case.place, case.cost, failed=case.refused)

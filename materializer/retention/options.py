@@ -132,7 +132,8 @@ def weigh(
     again_s = None
     if anew:
         behind = _joined(anew)
-        again_s = average(names, ways, behind.cost_s)
+        # Of an image all epochs need the same, so each generation costs what the others do.
+        again_s = behind.cost_s if of_images else average(names, ways, behind.cost_s)
         cost_s += later * again_s
         work_s += later * behind.work_s
         source_bytes += later * behind.source_bytes

@@ -144,7 +144,15 @@ class Packs:
                 size = pack.formed.bound
             if size is not None:
                 lies[key] = Lies(key, -(-size // len(pack.pictures)), is_coming)
-        return lambda picture: next((lies[pack] for pack in self._packs_of.get(picture, ()) if pack in lies), None)
+        packs_of = self._packs_of
+
+        def find(picture: str) -> Lies | None:
+            for pack in packs_of.get(picture, ()):
+                if pack in lies:
+                    return lies[pack]
+            return None
+
+        return find
 
     def may_have(self, kind: ObjectKind | None, codec: str) -> bool:
         """Whether pictures of a kind in a codec that was decided with them may lie in a pack."""

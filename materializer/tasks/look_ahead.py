@@ -12,8 +12,8 @@ from itertools import chain
 
 from viewcache.errors import Closed, ViewcacheError
 from viewcache.materializer.media.media_index import MediaIndex
-from viewcache.materializer.retention.chosen import Chosen
 from viewcache.materializer.retention.keeper import Keeper
+from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.task import Task
@@ -116,7 +116,7 @@ class LookAhead:
                 self._submit(self._decide_again)
         return is_ahead
 
-    def decide_ahead(self, works: "Sequence[Planned]") -> dict[int, Chosen | None]:
+    def decide_ahead(self, works: "Sequence[Planned]") -> dict[int, KeptWays | None]:
         """Let some generations be made beside what readers need, until `end_ahead`; `announce` begins it.
 
         Returns:
@@ -260,7 +260,7 @@ class LookAhead:
         found = [*((task, active) for task, active in planned if active is not None), *ahead]
         return list({id(active): (task, active) for task, active in found}.values())
 
-    def _decide(self) -> dict[int, Chosen | None]:
+    def _decide(self) -> dict[int, KeptWays | None]:
         works = self._planned()
         weighed = [(work, self._while_open(task.index_of(work.plan))) for task, work in works]
         dispatcher = self._dispatcher()

@@ -31,7 +31,7 @@ from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, VideoSource, pack_recipe
-from viewcache.materializer.retention.chosen import choose
+from viewcache.materializer.retention.chosen import Chosen, choose
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_keys
 from viewcache.materializer.retention.packs import TRIES, LocatedPictures, Packs, Picture
 from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
@@ -143,12 +143,21 @@ def test_what_is_settled_is_not_decided_again(
     assert same(got, truth)
 
 
-def test_what_images_have_in_common_is_worked_out_once(tmp_path: Path, images: Path) -> None:
+def test_what_images_have_in_common_is_worked_out_once(
+    tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Recipes and keys of kept pictures are those that each image would have if it were alone."""
+    found: list[Chosen | None] = []
+
+    def recorded(*given: Any) -> Chosen | None:
+        found.append(choose(*given))
+        return found[-1]
+
+    monkeypatch.setattr("viewcache.materializer.retention.keeper.choose", recorded)
     with viewcache.open(config(tmp_path, images, **LONG)) as cache:
         cache.read("train", 0, 0)
         idle(cache)
-        chosen = cache.owner.keeper.chosen(0)
+        chosen = found[0]
         assert chosen is not None
         assert chosen.weighed.lasting is not None
         lasting, index_of = chosen.weighed.lasting, cache.task("train").task.dataset.index

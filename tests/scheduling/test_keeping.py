@@ -226,7 +226,7 @@ def test_a_decision_that_fails_forgets_nothing(
             patch.setattr(Catalog, "record_keeping", full)
             prefer("aug")
             assert not decide()
-            assert keeper.chosen(0) is None
+            assert keeper.kept(0) is None
         work.from_rank = work.rank_after(0, task.iterations(0) - 1)
         wanted = decide()
         assert wanted
@@ -382,7 +382,7 @@ def test_what_is_predicted_is_of_what_was_decided(
         def decide_and_meddle(keeper: Keeper, works: Any, guard: Any, making: Any) -> Any:
             chosen: Any = decide(keeper, works, guard, making)
             both: Any = decide(keeper, [*works, (active, others.index_of(active.plan))], guard, making)
-            assert both[0].choice.option.max() >= len(chosen[0].weighed.ways), "more ways of keeping"
+            assert both[0].option.max() >= len(chosen[0].ways), "more ways of keeping"
             return chosen
 
         monkeypatch.setattr(Keeper, "decide", decide_and_meddle)
@@ -428,7 +428,7 @@ def test_it_is_decided_again_when_costs_move_or_an_epoch_is_over(tmp_path: Path,
 
         def decide() -> object:
             keeper.decide([(work, task.index_of(work.plan))], nullcontext)
-            return keeper.chosen(0)
+            return keeper.kept(0)
 
         first = decide()
         assert first is not None
