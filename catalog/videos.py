@@ -130,13 +130,14 @@ class Videos(ABC):
             self._call(lambda session: tasks.set_video_columns(session, table))
 
     def drawn_among(self, video_ids: Sequence[int]) -> pa.Table:
-        """(task_id, task, video_id) of the tasks that have drawn any of these videos for certain."""
+        """(task_id, task, video_id) of the tasks that have drawn any of these videos for certain; or it stands in."""
         return self._reading().query("drawn_among", {}, _ids(video_ids))
 
     def places_of_videos(self, task_id: int, video_ids: Sequence[int]) -> pa.Table:
-        """(epoch, position, videos) where a task has drawn these videos for certain; how many its epoch has.
+        """(epoch, position, videos) where a task has drawn these videos for certain, or one of them stands in.
 
-        Of orders of which each place is a row; others are not computed here.
+        ``videos`` says how many the epoch has. Of orders of which no place is a row nothing is computed here: there are
+        only their stand-ins, without a size.
         """
         return self._reading().query("places_of_videos", {"task_id": task_id}, _ids(video_ids))
 

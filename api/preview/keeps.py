@@ -1,6 +1,7 @@
 """What would be kept of a generation, and what an epoch costs by and by (SAND §5.3), before anything runs."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from viewcache.api.config.load import Config
@@ -9,6 +10,7 @@ from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import Devices
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, to_come
+from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.tasks.task import Task
 
@@ -92,24 +94,27 @@ def horizon_of(chosen: Chosen, tasks: Sequence[Task]) -> Horizon:
 
 
 def chosen_for(
-    works: Sequence[tuple[ActiveGeneration, Task]], settings: KeepSettings, cost: CostModel, *, tells: bool = False
+    works: Sequence[tuple[ActiveGeneration, Task]], settings: KeepSettings, cost: CostModel
 ) -> Chosen | None:
-    """What is chosen for some generations of which nothing is made; ``tells`` as for `choose`."""
+    """What is chosen for some generations of which nothing is made, also where that is every clip."""
     plans = to_come([(work, task.index_of(work.plan)) for work, task in works])
     free = free_bytes_for([each.plan for each in plans], settings)
-    return choose(plans, cost, settings, free, tells=tells)
+    return choose(plans, cost, settings, free, tells=True)
 
 
 def keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog: Catalog) -> Iterator[Keep]:
-    """What is kept of some generations of which nothing is made, by the rates that the catalog knows."""
+    """Decide what is kept of some generations of which nothing is made, on a catalog that is thrown away."""
     settings = KeepSettings.of(config.cache)
-    cost = CostModel.known(catalog, settings.codec, settings.host)
     for number in numbers:
         having = [task for task in tasks if 0 <= number <= task.last_generation()]
         works = [(task.generation(number), task) for task in having]
+        choices: dict[int, Chosen | None] = {}
+        keeper = Keeper(catalog, settings, lambda _: None, on_choice=choices.__setitem__)
+        keeper.decide([(work, task.index_of(work.plan)) for work, task in works], nullcontext)
+        cost = keeper.cost()
         for group_generation in sorted({work.group_generation for work, _ in works}):
             mine = [(work, task) for work, task in works if work.group_generation == group_generation]
-            chosen = chosen_for(mine, settings, cost)
+            chosen = choices.get(group_generation)
             rules: tuple[tuple[str, int, float], ...] = ()
             if chosen is not None:
                 rule, found = config.cache.keep.value, chosen.rivals()
@@ -118,7 +123,7 @@ def keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog
                     found[rule] = chosen.choice
                 rules = tuple((name, each.bytes, each.cost_s) for name, each in found.items())
             else:  # every clip: what that costs is asked for only here
-                rule, chosen = "", chosen_for(mine, settings, cost, tells=True)
+                rule, chosen = "", chosen_for(mine, settings, cost)
             if chosen is not None:
                 ways, sizes = tuple(chosen.ways().items()), (chosen.clip_bytes, chosen.budget_bytes)
                 pace = _pace(chosen, [work.plan for work, _ in mine], cost.devices)

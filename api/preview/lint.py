@@ -238,7 +238,7 @@ def _scanned(config: Config, places: _Places, progress: Progress | None) -> Iter
                     break  # nothing comes after a task that cannot be opened; those that are left are asked anew
                 for text in refused:
                     yield Problem(Level.ERROR, BadInput.kind, f"task {spec.name!r}: {text}", spec.place)
-                yield from _planned(config, task, places)
+                yield from _planned(config, task, places, refused)
 
 
 def _place_of(task: TaskSpec, error: ViewcacheError, places: _Places) -> Place:
@@ -246,10 +246,10 @@ def _place_of(task: TaskSpec, error: ViewcacheError, places: _Places) -> Place:
     return places.of(task, about) if about in _ABOUT else task.place
 
 
-def _planned(config: Config, task: Task, places: _Places) -> Iterator[Problem]:
-    """What the plan of a task's first generation tells."""
+def _planned(config: Config, task: Task, places: _Places, refused: Sequence[str]) -> Iterator[Problem]:
+    """What the plan of a task's first generation tells; ``refused`` says why `viewcache run` would not open it."""
     spec, budget = task.spec, config.cache.local.budget_bytes
-    for changed in task.dataset.files.changed:
+    for changed in () if refused else task.dataset.files.changed:  # of which the refusal speaks
         yield Problem(Level.WARNING, "changed_video", changed, spec.place)
     for change in task.changes:
         if change.change == FileChange.REMOVED:

@@ -5,9 +5,9 @@ and works while another process trains. What the catalog knows of the videos is 
 looked at, and what is found of them stays in the catalog of a cache that nobody has open.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -195,21 +195,28 @@ def _opened(
     budget = config.cache.local.budget_bytes
     warnings: tuple[str, ...] = ()
 
-    def opened() -> Task:
-        return open_task(
-            config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=config.tasks, whole=True
-        )
+    def opened(spec: TaskSpec) -> Task:
+        tasks = [spec if each.name == spec.name else each for each in config.tasks]
+        return open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=tasks, whole=True)
 
     try:
-        task = opened()
+        task = opened(spec)
     except BadInput as error:
         if spec.name not in {row.name for row in catalog.load_tasks()}:
             raise
-        # Drawn under another definition: show the plan nevertheless, and what stands in its way.
-        catalog.forget_task(spec.name)
-        task = opened()
+        # Show the plan nevertheless, and what stands in its way.
         warnings = (f"`viewcache run` would refuse this: {error}",)
+        task = _refused(opened, spec, catalog)
     return task, catalog, warnings
+
+
+def _refused(opened: Callable[[TaskSpec], Task], spec: TaskSpec, catalog: Catalog) -> Task:
+    """A task that would be refused: with what it drew, if only a file was replaced; else as if it had drawn nothing."""
+    if spec.dataset.on_changed_video == OnChangedVideo.RAISE:
+        with suppress(BadInput):
+            return opened(replace(spec, dataset=replace(spec.dataset, on_changed_video=OnChangedVideo.WARN)))
+    catalog.forget_task(spec.name)  # drawn under another definition
+    return opened(spec)
 
 
 def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings: tuple[str, ...]) -> Preview:

@@ -295,7 +295,7 @@ def _outlook(budget: int, tasks: Sequence[Task], under: Callable[[int], Figures]
 
 def _epoch_s(tasks: Sequence[Task], keep: KeepSettings, cost: CostModel) -> dict[int, float]:
     """What an epoch costs by and by with what is chosen for the first generation."""
-    chosen = chosen_for([(task.generation(0), task) for task in tasks], keep, cost, tells=True)
+    chosen = chosen_for([(task.generation(0), task) for task in tasks], keep, cost)
     return {} if chosen is None else dict(horizon_of(chosen, tasks).epoch_s)
 
 

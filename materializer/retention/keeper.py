@@ -92,6 +92,7 @@ class Keeper:
         settings: KeepSettings,
         size_of: Callable[[str], int | None],
         observer: Observer | None = None,
+        on_choice: Callable[[int, Chosen | None], None] = lambda number, chosen: None,
     ) -> None:
         """Nothing is decided yet.
 
@@ -100,8 +101,9 @@ class Keeper:
             settings: what the configuration says.
             size_of: tells how many bytes an object takes in the store, by its content key; None if it is not there.
             observer: told of decisions.
+            on_choice: is given the number of a generation of the group and what was chosen for it, which is not held.
         """
-        self._observer = observer or Observer()
+        self._observer, self._on_choice = observer or Observer(), on_choice
         self._catalog = catalog
         self._size_of = size_of
         self.packs = Packs(catalog, size_of)
@@ -149,7 +151,7 @@ class Keeper:
 
         Returns:
             What was chosen of these works by their generation of the group; None if the budget holds all clips. Other
-            threads may decide for more or fewer tasks at once, so `kept` may say something else by then.
+            threads may decide for more or fewer tasks at once, so that it may be otherwise by then.
         """
         together: dict[int, list[tuple[ActiveGeneration, IndexOf]]] = {}
         for work, index_of in works:
@@ -207,11 +209,6 @@ class Keeper:
         """Whether something else than every clip may be kept: of a small budget, or for the epochs to come."""
         tight = len(work.plan) * work.plan.room * SEVERAL > self._settings.budget_bytes or self._settings.is_stated
         return tight or work.plan.blocks is not None or (self._settings.lets_last and may_last([work.plan]))
-
-    def kept(self, group_generation: int) -> KeptWays | None:
-        """What was chosen for a generation of the group; None if the budget holds all of its clips."""
-        decided = self._decided.get(group_generation)
-        return None if decided is None else decided.kept
 
     def intermediates(self) -> list[IntermediateWork]:
         """What clips are made from, to be made ahead."""
@@ -317,6 +314,7 @@ class Keeper:
             plans = to_come(mine)
         free = free_bytes_for([each.plan for each in plans], self._settings)
         chosen = self._choose(case, plans, settled, free)
+        self._on_choice(case.group_generation, chosen)
         expected = self.files.decide(case.group_generation, chosen, plans, works, free)
         if chosen is None:
             return self._keep_all(case, free)

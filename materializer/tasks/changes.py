@@ -72,8 +72,13 @@ def _read_views(spec: TaskSpec, task_id: int, names: Names, catalog: Catalog) ->
     furthest = max(((row.epoch, row.iteration) for row in catalog.load_progress(task_id)), default=(0, 0))
     size, found = spec.sampling.videos_per_batch, set()
     rows = catalog.places_of_videos(task_id, list(names)).to_pylist()
-    places = [(row["epoch"], row["position"], row["videos"]) for row in rows]
-    for epoch, order in computed_orders(catalog, spec.name, task_id, range(furthest[0] + 1)).items():
+    orders = computed_orders(catalog, spec.name, task_id, range(furthest[0] + 1))
+    places = [
+        (row["epoch"], row["position"], row["videos"] or len(orders.get(row["epoch"], ())))
+        for row in rows
+        if row["epoch"] <= furthest[0]
+    ]
+    for epoch, order in orders.items():
         at = np.flatnonzero(np.isin(order, list(names)))
         places += [(epoch, position, len(order)) for position in at.tolist()]
     for epoch, position, videos in places:

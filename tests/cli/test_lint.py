@@ -179,11 +179,18 @@ def test_scan_without_a_task_finds_nothing(site: Site) -> None:
 
 def test_scan_tells_of_a_replaced_file_as_its_policy_says(made: Site) -> None:
     """A file with other content than when it was drawn is an error where the policy is to raise, else a warning."""
+    with viewcache.open(made.config) as cache:
+        task = cache.task("train").task
+        for iteration in range(task.iterations(0)):
+            cache.read("train", 0, iteration)
+        cache.read("train", 1, 0)
     replaced = sorted(Path("videos").iterdir())[0]
     encode(replaced, frames=37, size=(64, 48))
     found = only(made, "--scan")
     assert (found["level"], found["kind"]) == ("error", "bad_input")
     assert f"{replaced.name} has other content than when task 'train' drew it" in str(found["message"])
+    (preview,) = made.json("plan")["tasks"]
+    assert [" read show" in change for change in preview["changes"]] == [True], "what was drawn is not forgotten"
     made.edit(DATASET, f"{DATASET}  on_changed_video: warn\n")
     answer = made.json("lint", "--scan")
     assert [(each["level"], each["kind"]) for each in answer["problems"]] == [("warning", "changed_video")]

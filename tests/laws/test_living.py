@@ -245,6 +245,36 @@ def test_a_file_that_is_replaced_by_garbage_is_a_version(tmp_path: Path, folder:
         assert same(pixels(cache), before)
 
 
+@pytest.mark.parametrize("policy", ["raise", "warn", "version"])
+def test_what_stands_in_is_held_to_its_content_too(tmp_path: Path, folder: Path, policy: str) -> None:
+    """A file that came later and was never drawn may stand in; its place shows its content from then on."""
+    with open_cache(tmp_path / "s", folder, epochs=4) as cache:
+        pixels(cache)
+        forget_clips(cache, "v3")
+    (folder / "v3.mp4").unlink()
+    encode_folder(folder, {f"n{number}.mp4": 46 for number in range(9)})
+    with open_cache(tmp_path / "s", folder, epochs=4) as cache:
+        before = pixels(cache)
+        new = [row for row in sql(cache, STAND_INS) if str(row[4]).startswith("n")]
+    assert new, "most of those that may stand in are new"
+    epoch, position, *_, name, _ = new[0]
+    view = int(str(epoch)), int(str(position)) // 2
+    replaced(folder, str(name))
+    if policy == "raise":
+        with pytest.raises(BadInput, match=rf"{name}\.mp4 has other content than when .* drew it"):
+            open_cache(tmp_path / "s", folder, epochs=4)
+        return
+    with open_cache(tmp_path / "s", folder, epochs=4, on_changed_video=policy) as cache:
+        (told,) = cache.changes("train")
+        assert (told.change, told.first_views[:1]) == (FileChange.REPLACED, (view,))
+        after = pixels(cache)
+    if policy == "version":
+        assert same(after, before)
+    else:
+        assert after[view].videos == before[view].videos
+        assert after[view].keys != before[view].keys
+
+
 # Told ----------------------------------------------------------------------------------------------------------------
 
 

@@ -226,7 +226,7 @@ def test_a_decision_that_fails_forgets_nothing(
             patch.setattr(Catalog, "record_keeping", full)
             prefer("aug")
             assert not decide()
-            assert keeper.kept(0) is None
+            assert keeper.decide([(work, task.index_of(work.plan))], nullcontext) == {0: None}
         work.from_rank = work.rank_after(0, task.iterations(0) - 1)
         wanted = decide()
         assert wanted
@@ -427,8 +427,7 @@ def test_it_is_decided_again_when_costs_move_or_an_epoch_is_over(tmp_path: Path,
         keeper = Keeper(cache.catalog, KeepSettings.of(cache.config.cache), lambda _: None)
 
         def decide() -> object:
-            keeper.decide([(work, task.index_of(work.plan))], nullcontext)
-            return keeper.kept(0)
+            return keeper.decide([(work, task.index_of(work.plan))], nullcontext)[0]
 
         first = decide()
         assert first is not None
