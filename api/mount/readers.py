@@ -8,18 +8,18 @@ for the task any more. Reading without the folder is a look, as by `view://`.
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from viewcache.api.port import TaskSeat
+from viewcache.api.service.ancestors import ancestors
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.views.paths import ViewPath
 from viewcache.errors import Closed, SeatTaken, ViewcacheError
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.batch import Batch, Buffers
 
-__all__ = ["HELD_S", "Hold", "Readers", "ancestors"]
+__all__ = ["HELD_S", "Hold", "Readers"]
 
 HELD_S = 0.25
 """A folder that is open for so long and is not being listed is held to read: `ls` opens folders, too."""
@@ -177,15 +177,3 @@ class Readers:
         for training in trainings:
             if training.session is not None:
                 training.session.close()
-
-
-def ancestors(pid: int) -> Iterator[int]:
-    """The process that a thread belongs to, its parent, and so on."""
-    while pid:
-        facts: dict[str, str] = {}
-        with suppress(OSError), open(f"/proc/{pid}/status") as file:  # it may have ended
-            facts = dict(line.split(":", 1) for line in file if ":" in line)
-        if not facts:
-            return
-        yield int(facts["Tgid"])
-        pid = int(facts["PPid"])

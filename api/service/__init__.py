@@ -9,6 +9,7 @@ In the order of work:
 - ``files``: the service's files in the store's folder, its socket among them
 - ``peer``: who is at the other end of a connection, and when that process ends
 - ``counted``: counters and progress as they travel
+- ``ancestors``: from which processes another one comes
 - ``usage``: what a process and its descendants have taken of the CPU
 - ``field_wire``: further columns of a batch as they travel
 - ``transit``: memory for what a client cannot read itself

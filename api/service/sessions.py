@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from viewcache.api.service.ancestors import ancestors
 from viewcache.api.service.answers import ClientOf, SeatOf
 from viewcache.api.session.making import AheadOfTime
 from viewcache.errors import Busy, Closed, Misuse, SeatTaken
@@ -30,6 +31,9 @@ MOST_LEASES = 64
 ROOM_S = 30.0
 """How long a question waits for its own process to have read what it was given: copying a batch out takes milliseconds,
 and at its worst, on a machine that swaps, seconds."""
+
+REST_S = 600.0
+"""So long a training that reads nothing just now keeps its seats, as while it validates or saves a checkpoint."""
 
 LOOK_S = 0.2
 """How often one that waits looks whether it is given up."""
@@ -58,8 +62,13 @@ class Sitting:
 
     task: str
     seat: OwnedSeat
-    resting: bool = False
-    """Nobody reads from it just now, so that another process may take it."""
+    resting_since: float | None = None
+    """Since when, of the monotonic clock, nobody reads from it; None while somebody does."""
+
+    def is_over(self, epochs: int) -> bool:
+        """Whether its training, of so many epochs, has read all of them, or nothing for `REST_S`."""
+        since = self.resting_since
+        return since is not None and (self.seat.place[0] >= epochs or time.monotonic() - since > REST_S)
 
 
 class Session:
@@ -77,6 +86,8 @@ class Session:
         """Of the session; 0 before it has begun."""
         self.pid, self.program, self.job = pid, program, job
         self.token = secrets.token_hex(16)
+        self.training = pid
+        """The first process that it comes from among those that were here before it; itself if there is none."""
         self.since = time.time()
         self.ahead: dict[tuple[tuple[str, ...], int | None], AheadOfTime] = {}
         """What is being made ahead for it: by tasks and epochs."""
@@ -172,7 +183,7 @@ class Session:
             if self.over.is_set():
                 raise Closed("the client has ended")
             for number, each in list(self._seats.items()):
-                if each.resting and (each.task, each.seat.key) == like:
+                if each.resting_since is not None and (each.task, each.seat.key) == like:
                     del self._seats[number]
             self._count += 1
             self._seats[self._count] = sitting
@@ -195,7 +206,7 @@ class Session:
         with self._lock:
             sitting = self._seats.get(number)
         if sitting is not None:
-            sitting.resting = True
+            sitting.resting_since = time.monotonic()
             sitting.seat.rise()
 
     def reads(self, task: str) -> bool:
@@ -244,6 +255,9 @@ class Sessions:
     def begin(self, session: Session) -> None:
         """A process has said hello."""
         with self._lock:
+            trainings = {each.pid: each.training for each in self._sessions.values()}
+            found = (trainings[pid] for pid in ancestors(session.pid) if pid in trainings)
+            session.training = next(found, session.pid)
             self._count += 1
             self._sessions[self._count] = session
             session.begin(self._count)
@@ -272,8 +286,11 @@ class Sessions:
         with self._lock:
             return list(self._sessions.values())
 
-    def check_free(self, asking: Session, task: str, rank: int, world: int, part: int, parts: int) -> None:
+    def check_free(self, asking: Session, task: str, epochs: int, rank: int, world: int, part: int, parts: int) -> None:
         """Refuse a seat that another process has, or that does not belong to the same training.
+
+        One from which nobody reads just now is free for processes of its own training: the workers of a DataLoader
+        begin and end with each pass. Others take it when that training is over.
 
         Raises:
             SeatTaken: the message says by whom, and what to do.
@@ -281,7 +298,9 @@ class Sessions:
         for session in self.all():
             for sitting in session.sittings() if session is not asking else ():
                 key = sitting.seat.key
-                if sitting.task != task or sitting.resting:
+                if sitting.task != task or sitting.is_over(epochs):
+                    continue
+                if sitting.resting_since is not None and session.training == asking.training:
                     continue
                 who = f"process {session.pid} ({session.program})"
                 if (key.world, key.parts) != (world, parts):

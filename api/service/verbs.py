@@ -241,7 +241,7 @@ class Verbs:
         while True:
             try:
                 with self._sitting:
-                    self.sessions.check_free(session, ask.task, ask.rank, ask.world, ask.part, ask.parts)
+                    self.sessions.check_free(session, ask.task, task.epochs, ask.rank, ask.world, ask.part, ask.parts)
                     seat = task.sit(ask.rank, ask.world, ask.part, ask.parts, ask.epoch, ask.iteration)
                     try:
                         return answers.Seated(session.sit(Sitting(ask.task, seat)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.mount.mounted import Mounted, Site, eventually, mount, program
-from viewcache.api.mount.readers import ancestors
+from viewcache.api.service.ancestors import ancestors
 from viewcache.api.service.answers import ClientOf
 from viewcache.api.service.attached import AttachedCache
 

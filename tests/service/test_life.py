@@ -35,6 +35,25 @@ with viewcache.open(given, service="auto") as cache:
 print(json.dumps("end"))
 """
 
+PASSES = """
+with viewcache.open(given, service="auto") as cache:
+    loader = cache.loader("train")
+    for epoch in range(3):
+        for batch in loader:
+            pass
+        print(json.dumps(epoch), flush=True)
+        sys.stdin.readline()
+"""
+
+ONE_BATCH = """
+from viewcache.errors import SeatTaken
+with viewcache.open(given, service="auto") as cache:
+    try:
+        print(json.dumps(next(iter(cache.loader("train")))["index"].tolist()))
+    except SeatTaken as taken:
+        print(json.dumps(str(taken)))
+"""
+
 
 def say(process: "subprocess.Popen[str]", word: str = "on") -> None:
     """Let a loop go on with its next batch, or end it by another word."""
@@ -229,6 +248,45 @@ def test_ranks_of_another_training_are_refused(attach: Opener, loops: Callable[.
     told(loops(0, 2))
     with pytest.raises(SeatTaken, match="read by 2 ranks of 1 workers, one of which is process"):
         attach().task("train").sit(0, 1)
+
+
+def test_a_training_keeps_its_seat_between_epochs(given: dict[str, object]) -> None:
+    """While it validates another process is told of it; when it has read all of its epochs its seat is free."""
+    training = start(PASSES, given)
+    try:
+        for epoch in range(3):
+            assert told(training) == epoch
+            answer = ended(start(ONE_BATCH, given))
+            if epoch < 2:
+                assert f"rank 0 of 1 of task 'train' is process {training.pid} " in str(answer)
+                say(training)
+            else:
+                assert isinstance(answer, list)
+    finally:
+        training.kill()
+        training.communicate()
+
+
+def test_processes_of_a_training_take_turns_on_its_seats(given: dict[str, object]) -> None:
+    """One that was forked reads on where the first has read an epoch, as the workers of a DataLoader do."""
+    body = """
+import os, signal
+cache = viewcache.open(given, service="auto")
+seen, children = [], []
+for epoch in range(3):
+    reading, writing = os.pipe()
+    children.append(os.fork())
+    if not children[-1]:
+        loader = cache.loader("train", epochs=epoch + 1)
+        loader.load_state_dict({**loader.state_dict(), "epoch": epoch}) if epoch else None
+        os.write(writing, json.dumps([batch["epoch"] for batch in loader]).encode())
+        signal.pause()
+    seen.append(json.loads(os.read(reading, 1000)))
+for child in children:
+    os.kill(child, signal.SIGKILL)
+print(json.dumps(seen))
+"""
+    assert ended(start(body, given)) == [[epoch] * 5 for epoch in range(3)]
 
 
 def test_attach_starts_nothing(store: Path, videos: Path) -> None:
