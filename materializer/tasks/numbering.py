@@ -65,22 +65,24 @@ class Numbering:
         """
         used, recorded = plan.iteration < plan.iterations, self._recorded(plan)
         fresh = len(recorded) != int(used.sum())
-        needs = frame_needs(plan, index_of) if fresh else None  # takes longest, so it is done before others must wait
+        # Readers wait for names, of early batches too, so what takes long is done before.
+        keys, needs = plan.object_keys, frame_needs(plan, index_of) if fresh else None
+        of_frames = None if needs is None else needs.keys(plan.videos.keys)
         give_back_memory()  # what planning took, before recording takes as much
         with self._catalog.naming:
             if needs is None:
-                object_ids, _ = ids_of(self._catalog, plan.object_keys)
+                object_ids, _ = ids_of(self._catalog, keys)
                 if not np.array_equal(recorded, object_ids[: len(plan)][used]):
                     needs = frame_needs(plan, index_of)
             if needs is not None:
-                object_ids = self._record(plan, needs)
-                del needs
+                object_ids = self._record(plan, needs, needs.keys(plan.videos.keys) if of_frames is None else of_frames)
+                del needs, of_frames
         give_back_memory()
         return object_ids
 
-    def _record(self, plan: GenerationPlan, needs: FrameNeeds) -> NDArray[np.int64]:
+    def _record(self, plan: GenerationPlan, needs: FrameNeeds, of_frames: NDArray[np.void]) -> NDArray[np.int64]:
         """Let the catalog know a plan, and give the ids of all objects; all keys are looked up by one statement."""
-        of_frames, count = needs.keys(plan.videos.keys), len(plan.object_keys)
+        count = len(plan.object_keys)
         ids, known = ids_of(self._catalog, np.concatenate([plan.object_keys, of_frames]))
         object_ids = ids[:count]
         mine = object_ids, known[:count], ids[count:], known[count:]
