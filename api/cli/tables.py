@@ -85,9 +85,11 @@ def keep_rows(keep: "Keep") -> list[tuple[object, ...]]:
 def keep_lines(keep: "Keep") -> list[str]:
     """What is kept, in words."""
     ways = ", ".join(f"{what} of {count}" for what, count in keep.ways)
+    most = size(keep.clip_bytes)
+    clips = f"clips behind its first epoch take up to {most}" if keep.clip_bytes else "it has one epoch"
     lines = [
-        f"what is kept, generation {keep.generation}: all clips take up to {size(keep.clip_bytes)}, there is room "
-        f"for {size(keep.budget_bytes)}; of {sum(count for _, count in keep.ways)} files: {ways}"
+        f"what is kept, generation {keep.generation}: {clips}, there is room for {size(keep.budget_bytes)}; "
+        f"of {sum(count for _, count in keep.ways)} files: {ways}"
     ]
     horizon = keep.horizon
     if horizon.epoch_s:

@@ -269,7 +269,7 @@ class Chosen:
     def describe(self) -> str:
         """What is kept, in words."""
         ways = ", ".join(f"{what} of {count}" for what, count in self.ways().items())
-        return f"{self.choice.bytes} bytes, where all clips take {self.clip_bytes}; of the videos {ways}"
+        return f"{self.choice.bytes} bytes, where clips of later epochs take {self.clip_bytes}; of the videos {ways}"
 
 
 def _named(way: Way, kinds: int) -> str:
