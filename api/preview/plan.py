@@ -206,11 +206,11 @@ def _opened(
             raise
         # Show the plan nevertheless, and what stands in its way.
         warnings = (f"`viewcache run` would refuse this: {error}",)
-        task = _refused(opened, spec, catalog)
+        task = _opened_anyway(opened, spec, catalog)
     return task, catalog, warnings
 
 
-def _refused(opened: Callable[[TaskSpec], Task], spec: TaskSpec, catalog: Catalog) -> Task:
+def _opened_anyway(opened: Callable[[TaskSpec], Task], spec: TaskSpec, catalog: Catalog) -> Task:
     """A task that would be refused: with what it drew, if only a file was replaced; else as if it had drawn nothing."""
     if spec.dataset.on_changed_video == OnChangedVideo.RAISE:
         with suppress(BadInput):
