@@ -3,16 +3,20 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from viewcache.api.session.made import Making
 from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.retention.chosen import IndexOf, to_come
-from viewcache.materializer.retention.forecast import Forecast, forecast
+from viewcache.materializer.retention.forecast import Forecast, forecast, forecast_audio
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.retention.ways import Way, are_images
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
+from viewcache.materializer.spec import AudioSpec
 from viewcache.materializer.tasks.look_ahead import LookAhead, Planned
 from viewcache.materializer.tasks.task import Task
 
@@ -45,7 +49,7 @@ class AheadOfTime:
             last = task.generation_of(wanted - 1)
             with placed(task.spec):
                 works.extend((task, task.generation(number)) for number in range(last + 1))
-        dispatcher.mark_present([active for _, active in works])
+        dispatcher.mark_present([each for _, active in works for each in active.schedules])
         chosen = look_ahead.decide_ahead(works)
         try:
             weighed = [(active, task.index_of(active.plan)) for task, active in works]
@@ -116,4 +120,14 @@ def _predict(
             is_image = are_images(plans, [*ways]).tolist()  # whose kept picture is one, however long it was to last
             of_both = zip(ways.items(), is_image, strict=True)
             made |= {key: way for (key, way), one in of_both if way.intermediate is not None and (way.lasts or one)}
-    return total
+    return total.plus(forecast_audio(_audio_missing([work for work, _ in works], dispatcher), cost))
+
+
+def _audio_missing(works: Sequence[ActiveGeneration], dispatcher: Dispatcher) -> dict[AudioSpec, int]:
+    """How many objects of each kind of audio are to be made; tasks that hear the same share them."""
+    missing: dict[AudioSpec, list[NDArray[np.void]]] = {}
+    with dispatcher.lock:
+        for work in works:
+            if work.audio is not None and work.plan.audio is not None:
+                missing.setdefault(work.plan.audio, []).append(work.audio.missing())
+    return {audio: len(np.unique(np.concatenate(keys))) for audio, keys in missing.items()}

@@ -1,18 +1,21 @@
 """What making ahead will take, before it runs; afterwards it stands beside what was measured."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 
+from viewcache.materializer.planning.audio import stored_shape
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.sharing import sample_of_videos
 from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.retention.options import weigh
 from viewcache.materializer.retention.ways import ToCome, Way
+from viewcache.materializer.spec import AudioSpec
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["Forecast", "forecast", "forecast_audio"]
 
 MOST_VIDEOS = 2000
 """Of more videos a sample stands for all; looking at so many takes about a second."""
@@ -27,7 +30,7 @@ class Forecast:
     frames: float = 0.0
     """Converted."""
     objects: float = 0.0
-    """Made: clips, and pictures that are kept to make clips from."""
+    """Made: clips, their audio, and pictures that are kept to make clips from."""
     object_bytes: float = 0.0
     """Raw bytes of them."""
     decode_s: float = 0.0
@@ -90,6 +93,15 @@ def forecast(
         store_s=size * cost.store_s_per_byte,
     )
     return Forecast(*(getattr(found, name) / share for name in Forecast.__slots__))
+
+
+def forecast_audio(missing: Mapping[AudioSpec, int], cost: CostModel) -> Forecast:
+    """Predict what the audio of clips takes beside their pictures: how many objects are missing of each kind.
+
+    What decoding it takes is told by no stage of a forecast: it is a small part of what pictures take.
+    """
+    size = float(sum(count * math.prod(stored_shape(audio)) for audio, count in missing.items()))
+    return Forecast(objects=float(sum(missing.values())), object_bytes=size, store_s=size * cost.store_s_per_byte)
 
 
 def _sample(plans: Sequence[ToCome]) -> tuple[list[ToCome], float]:

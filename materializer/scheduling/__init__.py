@@ -6,6 +6,7 @@ In the order of work:
 - ``seats``: who reads a task, and how far each reader is
 - ``keeping``: what is kept of a generation, as who makes it needs to know
 - ``schedule``: where the clips of a generation stand, where its readers are, how far each clip is
+- ``rows_by_key``: the rows that need an object, found by its content key
 - ``intermediate_work``: intermediates that clips are made from, as work
 - ``generation``: a generation in work: a schedule with its plan
 - ``rules``: who is next, what a job makes, who is interrupted and what may leave, as pure functions

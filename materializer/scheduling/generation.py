@@ -16,6 +16,7 @@ from viewcache.materializer.planning.order import Order
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.recipe import Far, IntermediateObject, Recipe, VideoSource, block_recipe
 from viewcache.materializer.scheduling.keeping import Keeping
+from viewcache.materializer.scheduling.rows_by_key import RowsByKey
 from viewcache.materializer.scheduling.schedule import Schedule
 from viewcache.materializer.scheduling.work import Makeable, RowState, edges_of
 from viewcache.materializer.storage.ledger import Copy
@@ -283,6 +284,14 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         else:
             self.audio.set_state(self.clip_of(row), state)
 
+    def clip_states(self) -> NDArray[np.uint8]:
+        """(n,) how far each clip is with its audio: no further than either, failed if either is."""
+        if self.audio is None:
+            return self._states
+        clips, heard = self._states, self.audio.clip_states()
+        failed = (clips != RowState.LEFT_OUT) & (heard == RowState.FAILED)
+        return np.where(failed | (clips == RowState.FAILED), np.uint8(RowState.FAILED), np.minimum(clips, heard))
+
     def due_in_s(self, row: int) -> float:
         """Seconds until a row is needed."""
         return Schedule.due_in_s(self, self.clip_of(row))
@@ -366,7 +375,7 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         """How many of the clips that nobody has made are to be made of pictures that are kept for them."""
         kept, keys = {} if self.keeping is None else self.keeping.intermediates, self.plan.videos.keys
         has = np.fromiter((key in kept for key in keys), np.bool_, len(keys))
-        return int((has[self.plan.video] & (self._states[: len(self.plan)] == RowState.PLANNED)).sum())
+        return int((has[self.plan.video] & (self.clip_states() == RowState.PLANNED)).sum())
 
 
 class AudioSchedule(Schedule[str], Makeable):
@@ -394,6 +403,11 @@ class AudioSchedule(Schedule[str], Makeable):
         self._states[:] = states
         self._states[keys != self._keys] = RowState.PLANNED
         self.revision += 1
+
+    def missing(self) -> NDArray[np.void]:
+        """Content keys of what is worth making ahead that nobody has made, each once."""
+        rows = self.to_come() & (self._states == RowState.PLANNED)
+        return np.unique(self._keys[rows if self.keeping is None else rows & self.keeping.clips])
 
     def in_clips(self, row: int) -> int:
         """A row as the generation counts it."""
@@ -430,20 +444,3 @@ class AudioSchedule(Schedule[str], Makeable):
     def video_number(self, video: Hashable) -> int:
         """The row of a video, by its content key, among the plan's videos; -1 if it is not among them."""
         return self.clips.video_number(video)
-
-
-class RowsByKey:
-    """Finds the rows of a key among a million without a dict of as many strings, by sorted halves of the keys."""
-
-    def __init__(self, keys: NDArray[np.void]) -> None:
-        """Of keys of 16 bytes each."""
-        self._keys = keys
-        self._halves = keys.view("<u8").reshape(-1, 2)[:, 0]
-        self._by_half = np.argsort(self._halves, kind="stable")
-
-    def find(self, key: str) -> list[int]:
-        """The rows that have a key, given as 32 hex digits; empty if none has."""
-        whole = bytes.fromhex(key)
-        half = np.frombuffer(whole[:8], "<u8")[0]
-        left, right = (np.searchsorted(self._halves, half, side, sorter=self._by_half) for side in ("left", "right"))
-        return [row for row in self._by_half[left:right].tolist() if self._keys[row].tobytes() == whole]

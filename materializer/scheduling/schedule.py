@@ -341,9 +341,13 @@ class Schedule(Work[Key]):
         """(n,) whether a row's clip is known to be in the store, or on its way there."""
         return np.asarray(np.isin(self._states, (RowState.READY, RowState.MAKING)))
 
+    def clip_states(self) -> NDArray[np.uint8]:
+        """(n,) how far each row's clip is."""
+        return self._states
+
     def counts(self) -> dict[str, int]:
         """How many clips are in each state; without those that are left out."""
-        counts = np.bincount(self._states, minlength=len(RowState)).tolist()
+        counts = np.bincount(self.clip_states(), minlength=len(RowState)).tolist()
         return {state.name.lower(): counts[state] for state in RowState if state != RowState.LEFT_OUT}
 
     # What is worth making ahead ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import viewcache
 from tests.cli.site import Site
 from tests.clips import encode
 from tests.images.small import config, save_folder
+from tests.sounds import encode_with_audio
 from viewcache.api.cli.terminal import Terminal
 from viewcache.api.session.made import Making
 from viewcache.catalog import Catalog
@@ -149,6 +150,23 @@ def test_run_ends_when_the_budget_is_full(site: Site) -> None:
     ready = site.json("run")["clips"]["ready"]
     assert 0 < ready < 12
     assert site.json("run")["clips"]["ready"] == ready, "what is in the store counts in the next run too"
+
+
+@pytest.mark.parametrize("service", ["auto", "off"])
+def test_a_clip_whose_audio_cannot_be_made_is_not_ready(site: Site, service: str) -> None:
+    """Such clips have failed, also in the next run; the prediction counts audio; what could be made is ready."""
+    encode_with_audio(site.folder / "videos" / "heard.mp4")
+    site.edit("  epochs: 2\n  sampling", "  epochs: 2\n  audio: {rate: 16000, seconds: 0.5}\n  sampling")
+    site.edit("workers: 1", f"workers: 1\n  service: {service}")
+    silent = site.json("run")
+    assert silent["clips"] == {"planned": 0, "making": 0, "ready": 16, "failed": 0}
+    assert silent["predicted"]["objects"] == silent["measured"]["objects"] > 16
+    assert site.json("run")["predicted"]["objects"] == 0, "audio that lies there is not made again"
+    site.edit("store: ./cache", "store: ./other")
+    site.edit("rate: 16000", "rate: 16000, on_no_audio: bad")
+    for _ in range(2):
+        assert site.json("run", code=1)["clips"] == {"planned": 0, "making": 0, "ready": 4, "failed": 12}
+        assert "12 clips could not be made" in site.words
 
 
 @pytest.mark.parametrize("service", ["auto", "off"])
