@@ -31,6 +31,7 @@ from viewcache.materializer.sampling import SamplingSpec
 
 __all__ = [
     "FOLDERS",
+    "LABEL",
     "ROOT",
     "TABLE_SUFFIXES",
     "AudioSpec",
@@ -49,6 +50,8 @@ __all__ = [
 
 ROOT = "root"
 """The column that says which place of a dataset a video is of, where there are several."""
+LABEL = "label"
+"""What a label is called everywhere, and the default name of the column with it."""
 FOLDERS = "folders"
 """In the place of a label table: the parent folder's name is the label."""
 TABLE_SUFFIXES = (".csv", ".parquet", ".jsonl", ".ndjson")
@@ -151,7 +154,7 @@ class DatasetSpec:
     """Path or URL of a CSV, Parquet or JSON lines table, ``folders`` (the parent folder's name is the label), or
     None."""
     label_video_column: str = "video"
-    label_column: str = "label"
+    label_column: str = LABEL
     label_start_column: str = "start_s"
     label_end_column: str = "end_s"
     """A table with a column of one of these names has a row for each segment of a video."""

@@ -9,7 +9,7 @@ from viewcache.api.config.yaml_subset import error_at
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, ConfigCode
 from viewcache.materializer.reading.batch import RESERVED
-from viewcache.materializer.spec import FOLDERS, ROOT, TABLE_SUFFIXES
+from viewcache.materializer.spec import FOLDERS, LABEL, ROOT, TABLE_SUFFIXES
 
 __all__ = ["OF_LABELS", "read_labels"]
 
@@ -128,7 +128,7 @@ def _weights(entries: Entries) -> dict[str, Any]:
         if not table and len(entries.value("video_dataset_path")) < 2:
             places = entries.written("video_dataset_path")
             refuse(key, ConfigCode.MISPLACED_KEY, f"{places} is one place, so there is nothing to mix")
-    elif not table and (labels is None or column != entries.value("label_column")):
+    elif not table and (labels is None or column not in (LABEL, entries.value("label_column"))):
         what = f"mix_column, {column!r}," if key == "mix" else "it"
         refuse(key, ConfigCode.MISPLACED_KEY, f"{what} is a column of a label table: name one by labels")
     if not entries.value("shuffle"):

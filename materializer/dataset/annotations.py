@@ -98,7 +98,7 @@ class Annotations:
 
     def predicate_table(self, good: NDArray[np.bool_]) -> pa.Table:
         """What a predicate can name; ``good`` says which files the task can use."""
-        return predicate_table(self._items, good, self._said, self.classes.labels)
+        return predicate_table(self._items, good, self._said, self.classes.labels, self._spec.label_column)
 
     def part_mask(self, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which items are in the task's part of the dataset; see `split.part_mask`."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, QueryRefused
 from viewcache.materializer.dataset.classes import separated
+from viewcache.materializer.dataset.columns import add_label
 from viewcache.materializer.dataset.fields import Fields
 from viewcache.materializer.dataset.labels import labels_for, taken
 from viewcache.materializer.dataset.listed import Found
@@ -156,6 +157,7 @@ def _selected(task: TaskSpec, listed: _Listed, labels: pa.Array) -> NDArray[np.b
     if np.isfinite(listed.start_s).any() or np.isfinite(listed.end_s).any():
         columns.setdefault("start_s", pa.array(listed.start_s, mask=listed.start_s == -np.inf))
         columns.setdefault("end_s", pa.array(listed.end_s, mask=listed.end_s == np.inf))
+    add_label(columns, task.dataset.label_column, labels)
     try:
         return matching(pa.table(columns), where)
     except (BadInput, QueryRefused):

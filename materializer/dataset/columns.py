@@ -1,5 +1,7 @@
 """What a label table says of a dataset's items, as rows of the catalog and for predicates: labels, further columns."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,20 +12,34 @@ from viewcache.catalog.records import VideoStatus
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.dataset.table import as_text, is_list
+from viewcache.materializer.spec import LABEL
 
-__all__ = ["predicate_table", "record_columns", "record_labels"]
+__all__ = ["add_label", "predicate_table", "record_columns", "record_labels"]
+
+_OF_HEADERS = ("frames", "fps", "duration_s", "height", "width", "codec", "status")
+"""What a predicate names of a file."""
 
 
-def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said, labels: pa.Array) -> pa.Table:
+def add_label(columns: dict[str, Any], label_column: str, labels: pa.Array) -> None:
+    """Let a predicate name the labels as their table does, too, unless SQL takes that name for another column's."""
+    if label_column.lower() not in {*map(str.lower, columns), *_OF_HEADERS}:
+        columns[label_column] = labels
+
+
+def predicate_table(
+    items: KnownItems, good: NDArray[np.bool_], said: Said, labels: pa.Array, label_column: str = LABEL
+) -> pa.Table:
     """What a predicate can name: the items' own columns and those of the label table.
 
-    A video's name is ``video``, as in the catalog's relations, and ``name``.
+    A video's name is ``video``, as in the catalog's relations, and ``name``. Labels are ``label``, and what their table
+    calls them.
 
     Args:
         items: of the dataset.
         good: (files,) whether the task can use each.
         said: of each item.
         labels: of each item.
+        label_column: the name that the table has for them.
 
     Returns:
         One row for each item that may be drawn, in their order.
@@ -34,7 +50,7 @@ def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said, labe
         return values.take(at)
 
     status = pa.array([(VideoStatus.OK if each else VideoStatus.BAD).value for each in good.tolist()])
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {
+    columns: dict[str, Any] = {
         "video": of_files(files.names.array),
         "name": of_files(files.names.array),
         "path": of_files(files.paths.array),
@@ -52,6 +68,7 @@ def predicate_table(items: KnownItems, good: NDArray[np.bool_], said: Said, labe
     if not items.is_whole.all():
         columns.setdefault("start_s", pa.array(items.start_s, mask=items.start_s == -np.inf))
         columns.setdefault("end_s", pa.array(items.end_s, mask=items.end_s == np.inf))
+    add_label(columns, label_column, labels)
     return pa.table(columns).filter(pa.array(said.listed))
 
 

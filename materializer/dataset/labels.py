@@ -23,12 +23,10 @@ from viewcache.materializer.dataset.names import escape, names_for, stem
 from viewcache.materializer.dataset.table import as_text, read_table
 from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.media.source import is_local, local_path, shown
-from viewcache.materializer.spec import FOLDERS
+from viewcache.materializer.spec import FOLDERS, LABEL
 
-__all__ = ["END", "LABEL", "START", "Labels", "has_segments", "labels_for", "taken"]
+__all__ = ["END", "START", "Labels", "has_segments", "labels_for", "taken"]
 
-LABEL = "label"
-"""Default name of the column with the label."""
 START, END = "start_s", "end_s"
 """Default names of the columns that make a row a segment of its video."""
 

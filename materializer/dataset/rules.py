@@ -15,7 +15,7 @@ from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.split import part_mask
 from viewcache.materializer.dataset.table import as_text, is_list
 from viewcache.materializer.dataset.weights import ColumnWeights, ValueWeights, Weights
-from viewcache.materializer.spec import DatasetSpec
+from viewcache.materializer.spec import LABEL, DatasetSpec
 
 __all__ = ["classes_of", "part_of", "weights_of"]
 
@@ -79,8 +79,8 @@ def part_of(
 
 
 def _named_column(spec: DatasetSpec, said: Said, labels: pa.Array, name: str, key: str) -> pa.Array:
-    """A column of the label table, that of the labels too."""
-    if name == spec.label_column:
+    """A column of the label table; that of the labels is `LABEL`, too, unless another one is called so."""
+    if name == spec.label_column or (name == LABEL and name not in said.others):
         return labels
     if name not in said.others:
         there = ", ".join(map(repr, (spec.label_column, *said.others)))

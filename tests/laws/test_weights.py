@@ -228,6 +228,45 @@ def test_balanced_classes(tmp_path: Path, folder: Path, table: str, service: str
             assert all(counts[name] <= 1 for name in ("v2", "v3", "v4", "v5"))
 
 
+def test_the_label_column_has_two_names(tmp_path: Path, folder: Path) -> None:
+    """``label`` and what the table calls it mean one column, wherever columns are named."""
+    table = tmp_path / "t.jsonl"
+    rows = [{"video": f"v{k}", "Acts": ["run", "sit"][k % 2 :], "who": f"p{k // 2}"} for k in range(6)]
+    table.write_text("\n".join(map(json.dumps, rows)))
+
+    def read(name: str, label_column: str, **keys: Any) -> list[str]:
+        task = config(tmp_path / name, folder, labels=str(table), label_column=label_column, epochs=1, **keys)
+        with viewcache.open(task) as cache:
+            batches = range(cache.task("train").iterations(0))
+            return [name for iteration in batches for name in cache.read("train", 0, iteration).videos]
+
+    for number, keys in enumerate(
+        (
+            {"balance": "{}"},
+            {"mix": {"p0": 1, "p1": 2, "p2": 3}, "mix_column": "{}"},
+            {"split": {"val": 0.5, "by": "{}"}, "part": "val", "where": "{} is not null"},
+        )
+    ):
+        found = []
+        for name in ("label", "who"):
+            named = json.loads(json.dumps(keys).replace("{}", name))
+            found.append(read(f"{number}{name}", "who", **named))
+        assert found[0] == found[1]
+        assert found[0]
+    assert set(read("lists", "Acts", where="list_contains(acts, 'run')")) == {"v0", "v2", "v4"}
+
+
+def test_another_column_has_its_name(tmp_path: Path, folder: Path) -> None:
+    """A further column ``label`` is what ``balance`` names; a label column that is called as a header's is not one."""
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["video,frames,label", *(f"v{k},{k % 2},{'x' if k else 'y'}" for k in range(6))]))
+    keys: dict[str, Any] = {"labels": str(table), "label_column": "frames", "where": "frames = 60 and label < 2"}
+    with viewcache.open(config(tmp_path / "s", folder, balance="label", epochs=1, **keys)) as cache:
+        names = [name for iteration in range(3) for name in cache.read("train", 0, iteration).videos]
+    assert len(names) == 12
+    assert names.count("v0") == 6, "half of them: it alone is y"
+
+
 def test_a_weighted_task_draws_alone_and_shares_decoding(tmp_path: Path, folder: Path, table: str) -> None:
     """Beside another task over the same videos it reads what it reads alone, and so does the other."""
     weighted = given_task(tmp_path / "s", folder, table, tag="weighted")
