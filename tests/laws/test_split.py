@@ -136,6 +136,14 @@ def test_a_column_that_names_the_parts(tmp_path: Path, folder: Path, table: str)
     assert chosen["validation"] == ["v3", "v6", "v9"]
 
 
+def test_an_empty_part_is_of_the_values_that_are_chosen() -> None:
+    """Videos that ``where`` leaves out, and those without a value among them, are not counted."""
+    column = pa.array(["x", "x", "y", "z", None], pa.large_string())
+    selected = np.array([True, True, True, False, False])
+    with pytest.raises(BadInput, match="leaves the part 'val' empty, of 2 values of 'who'"):
+        part_mask(SplitSpec(val=0.001, by="who"), "val", list("abcde"), selected, column)
+
+
 def test_a_task_that_was_read_keeps_its_part(tmp_path: Path, folder: Path) -> None:
     """The split is a part of what a task is: another one needs another tag, and without one nothing changes."""
     with viewcache.open(config(tmp_path / "s", folder, split={"val": 0.5}, part="val")) as cache:
