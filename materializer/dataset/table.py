@@ -146,8 +146,18 @@ def _parse_json(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:
         return pyarrow.json.read_json(io.BytesIO(data), block, parse)
     except pa.ArrowInvalid as bad:
         raise BadInput(
-            f"it is no JSON lines table, with an object in each line and values of one type in each column: {bad}"
+            "it is no JSON lines table, with an object in each line and values of one type in each column: "
+            f"{_with_line(str(bad), data)}"
         ) from bad
+
+
+def _with_line(why: str, data: bytes) -> str:
+    """What Arrow says of JSON, with the line instead of the row, which it counts from 0 and without empty lines."""
+    said, found, row = why.rpartition(" in row ")
+    if not found or not row.isdecimal():
+        return why
+    lines = [number for number, line in enumerate(data.splitlines(), 1) if line.strip()]
+    return f"{said} in line {lines[min(int(row), len(lines) - 1)]}"
 
 
 def _as_written(kind: pa.DataType) -> pa.DataType:
