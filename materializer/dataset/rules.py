@@ -15,7 +15,7 @@ from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.split import part_mask
 from viewcache.materializer.dataset.table import as_text, is_list
 from viewcache.materializer.dataset.weights import ColumnWeights, ValueWeights, Weights
-from viewcache.materializer.spec import LABEL, DatasetSpec
+from viewcache.materializer.spec import LABEL, ROOT, DatasetSpec
 
 __all__ = ["classes_of", "part_of", "weights_of"]
 
@@ -84,5 +84,8 @@ def _named_column(spec: DatasetSpec, said: Said, labels: pa.Array, name: str, ke
         return labels
     if name not in said.others:
         there = ", ".join(map(repr, (spec.label_column, *said.others)))
+        if key == "mix" and name == ROOT:  # which nobody need have named, and which several places have
+            why = "the dataset is one place, so there is nothing to mix"
+            raise BadInput(f"mix: {why}; or say by mix_column which column of the label table: it has {there}")
         raise BadInput(f"{key}: the label table has no column {name!r}; it has {there}")
     return said.column(name)

@@ -156,6 +156,15 @@ def test_keys_that_do_not_go_with_a_mix(tmp_path: Path, places: Path, keys: dict
         viewcache.open(mixed(tmp_path / "s", places, **keys))
 
 
+def test_one_place_with_a_label_table_is_no_mix(tmp_path: Path, places: Path) -> None:
+    """As without a table it is said that there is one place, and which columns the table has."""
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["video,label,light", *(f"v{k},x,day" for k in range(6))]))
+    keys = {"video_dataset_path": str(places / "large"), "labels": str(table), "mix": {"a": 1}}
+    with pytest.raises(BadInput, match=r"mix: the dataset is one place, .* mix_column .*: it has 'label', 'light'$"):
+        viewcache.open(mixed(tmp_path / "s", places, **keys))
+
+
 def test_a_share_of_a_place_that_a_part_lacks(tmp_path: Path, places: Path) -> None:
     """A place whose videos are all in another part is told so, and is not taken for a slip of the pen."""
     rows = ["large/v0.mp4,train", *(f"large/v{k}.mp4,val" for k in range(1, 6)), "small/v0.mp4,val", "small/v1.mp4,val"]
