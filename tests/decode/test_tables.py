@@ -83,7 +83,10 @@ def test_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"video": "a", "n": 1}\n{"video": "b", "n": "x"}', "values of one type in each column.*number.*string in line 2$"),
+        (
+            '{"video": "a", "n": 1}\n{"video": "b", "n": "x"}',
+            "values of one type in each column.*number.*string in line 2$",
+        ),
         ('\n{"video": "a"}\r\n\n{"video": "b", "video": "c"}\n', "was specified twice in line 4$"),
         ('{"video": "a"}\n{"video": ', "no JSON lines table"),
         ('{"video": "a", "n": [1]}\n{"video": "b", "n": 1}', "values of one type in each column"),
