@@ -21,7 +21,7 @@ from viewcache.catalog.files import read_regular
 from viewcache.catalog.statements import load_policy, policy_names
 from viewcache.errors import BadInput, NotFound, QueryRefused
 
-__all__ = ["LIMITS", "SHIPPED", "Policy", "all_policies", "ask", "find_policy", "sample"]
+__all__ = ["LIMITS", "SHIPPED", "Policy", "all_policies", "ask", "check_policy", "find_policy", "sample"]
 
 SHIPPED = "shipped"
 """Source of a policy that comes with viewcache."""
@@ -72,6 +72,18 @@ def find_policy(name: str, found: Sequence[Policy]) -> Policy:
                 raise BadInput(f"eviction policy {name} ({policy.source}) cannot be used: {policy.problem}")
             return policy
     raise NotFound(f"no eviction policy named {name!r}; there are {', '.join(policy.name for policy in found)}")
+
+
+def check_policy(name: str, folder: str | None = None) -> None:
+    """Try a policy of a folder on a sample, and no other of that folder; a shipped one needs no trial.
+
+    Raises:
+        NotFound: there is none of that name.
+        BadInput: it cannot be used; the message says why.
+    """
+    if name not in policy_names():
+        found = [path for path in Path(folder).glob("*.sql") if path.stem == name] if folder is not None else []
+        find_policy(name, [_read(path) for path in found] or all_policies(folder))
 
 
 def _read(path: Path) -> Policy:

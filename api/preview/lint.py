@@ -15,6 +15,7 @@ from viewcache.api.config.load import Config, assemble, read_documents
 from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
+from viewcache.catalog.policies import check_policy
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
 from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.changes import FileChange
@@ -97,6 +98,7 @@ def lint(
         listed = list(_datasets(config.value, places, scan=scan))
         problems += (problem for _, problem in listed)
         if scan:
+            problems += _policy(config.value, places)
             unlisted = {name for name, problem in listed if problem.level is Level.ERROR}
             there = tuple(task for task in config.value.tasks if task.name not in unlisted)
             there = tuple(map(_thoroughly, there)) if full else there
@@ -143,6 +145,12 @@ class _Places:
         caches = [cache for root in self._roots for cache in _listed(root, "cache")]
         nodes = [*caches, *(tier for cache in caches for tier in _listed(cache, "store"))]
         return next((node.keys["budget"] for node in nodes if "budget" in node.keys), task.place)
+
+    def policy(self) -> Place:
+        """The name of the eviction policy; nowhere where it is absent."""
+        caches = (cache for root in self._roots for cache in _listed(root, "cache"))
+        nodes = (node for cache in caches for node in _listed(cache, "eviction"))
+        return next((node.keys["policy"] for node in nodes if "policy" in node.keys), Place())
 
 
 def _listed(node: Node, key: str) -> tuple[Node, ...]:
@@ -220,6 +228,14 @@ def _little(config: Config, task: TaskSpec, need: int) -> Iterator[Problem]:
             "generation takes; the rest is made again when it is read"
         )
         yield Problem(Level.WARNING, "budget_keeps_little", text, task.place)
+
+
+def _policy(config: Config, places: _Places) -> Iterator[Problem]:
+    """An eviction policy of the user's own that `viewcache run` would refuse."""
+    try:
+        check_policy(config.cache.eviction.policy, config.cache.eviction.folder)
+    except (BadInput, NotFound) as error:
+        yield Problem(Level.ERROR, error.kind, str(error), places.policy())
 
 
 def _scanned(config: Config, places: _Places, progress: Progress | None) -> Iterator[Problem]:

@@ -18,8 +18,9 @@ from viewcache.api.queries.ask import copy_catalog
 from viewcache.api.text import counted
 from viewcache.catalog import Catalog, records
 from viewcache.catalog.files import CatalogFiles
+from viewcache.catalog.policies import check_policy
 from viewcache.catalog.private import private_folder
-from viewcache.errors import BadInput, ViewcacheError
+from viewcache.errors import BadInput, NotFound, ViewcacheError
 from viewcache.materializer.choices import BranchType, Media, OnChangedVideo
 from viewcache.materializer.dataset.listing import Progress, files_of, list_files
 from viewcache.materializer.planning.cost import CostModel
@@ -132,7 +133,7 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         DatasetNotFound: a dataset is not there.
         BadVideo: a video is bad and the policy is ``raise``.
     """
-    numbers = list(generations)
+    numbers, refused = list(generations), _refused(config)
     found: list[Preview] = []
     savings: list[tuple[int, tuple[Saving, ...]]] = []
     with planned_tasks(config, progress) as tasks:
@@ -142,7 +143,8 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         kept = tuple(keeps(config, [task for task, *_ in opened], numbers, opened[0][1])) if opened else ()
         for task, catalog, warnings in opened:
             mine = [number for number in numbers if 0 <= number <= task.last_generation()]
-            found += [_preview(config, task, number, catalog, warnings) for number in mine]
+            found += [_preview(config, task, number, catalog, (*refused, *warnings)) for number in mine]
+            refused = () if mine else refused  # it is the cache's, and told once
         for number in numbers:
             having = [task for task, *_ in opened if 0 <= number <= task.last_generation()]
             if len(having) > 1:
@@ -154,6 +156,15 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         last = generations_of(config, None)[-1]
         raise BadInput(f"generation {numbers[0]}: the tasks have generations 0 to {last}, of {k} epochs each")
     return Outlook(tuple(found), tuple(savings), kept)
+
+
+def _refused(config: Config) -> tuple[str, ...]:
+    """Why `viewcache run` would refuse the eviction policy; empty if it would not."""
+    try:
+        check_policy(config.cache.eviction.policy, config.cache.eviction.folder)
+    except (BadInput, NotFound) as error:
+        return (f"`viewcache run` would refuse this: {error}",)
+    return ()
 
 
 @contextmanager

@@ -144,6 +144,25 @@ def test_lint_finds_nothing_in_a_table_that_fits(site: Site, keys: str) -> None:
     assert sorted(site.folder.rglob("*")) == before, "lint writes nothing"
 
 
+def test_scan_tries_the_eviction_policy(site: Site) -> None:
+    """What ``run`` would refuse is an error at its name, and a warning of a plan, told once; others may be wrong."""
+    (site.folder / "p").mkdir()
+    (site.folder / "p" / "mine.sql").write_text("selec object_id from candidates")
+    site.edit("  workers: 1\n", "  workers: 1\n  eviction: {folder: ./p, policy: mine}\n")
+    assert site.json("lint")["errors"] == 0, "nothing of the user's runs"
+    found = only(site, "--scan")
+    assert (found["kind"], found["at"]) == ("bad_input", (6, 27))
+    assert "eviction policy mine" in str(found["message"])
+    assert "cannot be used" in str(found["message"])
+    with pytest.raises(BadInput, match="cannot be used"):
+        viewcache.open(site.config)
+    for command in (("plan",), ("run", "--dry-run")):
+        site.run(*command)
+        assert site.words.count("`viewcache run` would refuse this: eviction policy mine") == 1
+    site.edit("policy: mine", "policy: lru")
+    assert site.json("lint", "--scan")["errors"] == 0
+
+
 def test_lint_places_a_missing_dataset(site: Site) -> None:
     """A folder that is not there is a problem at its key."""
     site.edit("./videos", "./nowhere")
