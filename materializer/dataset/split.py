@@ -80,8 +80,8 @@ def part_mask(
     found = np.array(parts_of(split, texts))
     for each in split.parts:
         if not may_be_empty and not (selected & (found == each)).any():
-            values = {texts[row] for row in np.flatnonzero(selected).tolist()}
-            of = f"{int(selected.sum())} videos" if column is None else f"{len(values)} values of {split.by!r}"
+            chosen = {texts[row] for row in np.flatnonzero(selected).tolist()}
+            of = f"{int(selected.sum())} videos" if column is None else f"{len(chosen)} values of {split.by!r}"
             raise BadInput(
                 f"split: {split_words(split)} leaves the part {each!r} empty, of {of}: take a larger share or another "
                 "seed, or name the parts in a column of the label table"
