@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from viewcache.materializer.media.source import Source
 
-__all__ = ["AudioTrack", "NoTrack", "Stretch", "read_stretches", "read_stretches_from"]
+__all__ = ["AudioTrack", "NoSuchTrack", "NoTrack", "Stretch", "read_stretches", "read_stretches_from"]
 
 GAP_S = 0.1
 """A jump of a track's times that is longer is a hole, or goes back; shorter ones are rounding of the container's."""
@@ -56,6 +56,10 @@ MOST_PHASES = 1024
 
 class NoTrack(BadVideo):
     """A video without the audio track that is asked for; the message says what it has."""
+
+
+class NoSuchTrack(NoTrack):
+    """The same of a video that has others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ def _track(container: "InputContainer", track: int | str | None) -> "AudioStream
     if found is not None:
         return found
     languages = ", ".join(str(each.language or "no language") for each in tracks)
-    raise NoTrack(f"it has no audio track {track!r}; it has {len(tracks)}, from 0: {languages}")
+    raise NoSuchTrack(f"it has no audio track {track!r}; it has {len(tracks)}, from 0: {languages}")
 
 
 class _Reading:

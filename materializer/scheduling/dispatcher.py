@@ -398,7 +398,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self.evictor.damaged(copy)
         for key, why, failure in report.failures():
             self._bad.add({key: self._take(running, key)}, why, failure, report.bad_parts.get(key))
-        self._ledger.add_shortfalls(report.silenced, report.unpacked)
+        self._ledger.add_shortfalls(report.silenced, report.unpacked, report.untracked)
         if report.error_kind == BadVideo.kind:
             self._bad.add(self._take_left(running), report.error)
         elif report.error and running.passages:

@@ -66,6 +66,8 @@ class Ledger:
         """Tier → object → tick of its last read, where the catalog does not know it yet."""
         self._tick: int = catalog.query("last_tick")["tick"][0].as_py()
         catalog.forget_leases()  # whoever had some belonged to an earlier run
+        self._untracked: set[str] = set()
+        """Audio tracks that a video lacks, as far as it was said."""
         self._unpacked: set[str] = set()
         """Why pictures could not be packed, as far as it was said."""
         self._down: dict[str, float] = {}
@@ -386,16 +388,26 @@ class Ledger:
         """Record what work has cost, see `work_rows`."""
         self._catalog.add_io_samples(rows)
 
-    def add_shortfalls(self, silenced: Mapping[str, str], unpacked: Mapping[str, str]) -> None:
-        """Record what was made, but not as it should be; each is key → what is wrong.
+    def add_shortfalls(
+        self, silenced: Mapping[str, str], unpacked: Mapping[str, str], untracked: Mapping[str, str]
+    ) -> None:
+        """Record what was made, but not as it should be; each is key → what is wrong, unless said otherwise.
 
         Args:
             silenced: audio of which something is silent because its video is damaged.
             unpacked: pictures that are stored as pixels because they could not be packed; each reason is told once.
+            untracked: audio track → what a video has instead, whose clips are silent; told of its first video alone,
+                since videos without it may be meant, and all of them mostly are not.
         """
         for why, count in Counter(silenced.values()).items():
             _log.warning("%s: %d clips are silent there", why, count, extra={"action": "audio_silenced"})
             self._catalog.add_events([EventRow("error", None, count=count, detail=f"{BadVideo.kind}: {why}")])
+        for track, why in untracked.items():
+            if track not in self._untracked:
+                self._untracked.add(track)
+                detail = f"{why}; its clips are silent (audio.on_no_audio), and those of others like it"
+                _log.warning("%s", detail, extra={"action": "no_such_track"})
+                self._catalog.add_events([EventRow("error", None, count=1, detail=f"{BadVideo.kind}: {detail}")])
         for why in sorted({*unpacked.values()} - self._unpacked):
             self._unpacked.add(why)
             detail = f"kept pictures take more room than they need to: {why}"

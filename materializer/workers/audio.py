@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadVideo
 from viewcache.materializer.choices import OnBadAudio, OnNoAudio
-from viewcache.materializer.media.audio import AudioTrack, NoTrack, Stretch, read_stretches_from
+from viewcache.materializer.media.audio import AudioTrack, NoSuchTrack, NoTrack, Stretch, read_stretches_from
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import Source, shown
 from viewcache.materializer.planning.recipe import Recipe
@@ -39,6 +39,8 @@ class AudioMaker:
         """Key → why, for audio that this video cannot give."""
         self.silenced: dict[str, str] = {}
         """Key → what is wrong, for audio of which something is silent instead."""
+        self.untracked: dict[str, str] = {}
+        """A track that was asked for → what the video has instead, for audio that is silent therefore."""
 
     @staticmethod
     def codec(recipe: Recipe, samples: NDArray[np.uint8]) -> str:
@@ -71,8 +73,10 @@ class AudioMaker:
                 assert recipe.audio is not None
                 if recipe.audio.on_no_audio == OnNoAudio.BAD:
                     self.failed[recipe.key] = f"{why}; audio.on_no_audio is bad"
-                else:
-                    yield _made(recipe, stretch)
+                    continue
+                if isinstance(missing, NoSuchTrack):
+                    self.untracked[str(audio.track)] = why
+                yield _made(recipe, stretch)
         except BadVideo as bad:
             for recipe in recipe_of.values():
                 self.failed[recipe.key] = str(bad)

@@ -246,6 +246,8 @@ class Report:
     """Key → why, for objects on which an op worker failed."""
     silenced: dict[str, str] = field(default_factory=dict)
     """Key → what is wrong, for audio that was made and has silence for what the video has lost."""
+    untracked: dict[str, str] = field(default_factory=dict)
+    """An audio track that was asked for → what the video has instead, where its clips are silent therefore."""
     unpacked: dict[str, str] = field(default_factory=dict)
     """Key → why, for pictures that could not be packed in groups, so that they were stored as pixels."""
     bad_parts: dict[str, dict[int, str]] = field(default_factory=dict)

@@ -412,6 +412,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
         scanned,
         maker.failed_by_ops,
         maker.audio.silenced,
+        maker.audio.untracked,
         maker.unpacked,
         damaged_in_memory=tuple(maker.kept.damaged_in_memory),
     )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 from collections import Counter
@@ -265,6 +266,8 @@ def test_no_audio_by_policy(tmp_path: Path, folder: Path) -> None:
         assert alike(pixels(cache), read), "what stands in stays"
     with opened(tmp_path / "c", folder, audio={"rate": RATE, "language": "fra"}) as cache:
         assert not any(batch.audio.any() for batch in pixels(cache).values())  # type: ignore[union-attr]
+        ((message,),) = sql(cache, "select message from errors")
+        assert re.search(r"no audio track 'fra'; it has 1, from 0: .*its clips are silent", str(message)), "told once"
     with (
         pytest.raises(BadVideo, match="no audio track 'fra'"),
         opened(tmp_path / "d", folder, audio=bad | {"language": "fra"}) as cache,
