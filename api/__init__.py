@@ -1,7 +1,8 @@
 """What people touch: configuration, the open cache, the PyTorch loader, `view://` paths, the command line.
 
-``text`` has the words for sizes, times and counts, and what shows progress, ``sheet`` draws frames beside one another;
-every folder may import them. The public names are re-exported lazily by `viewcache` itself.
+``text`` has the words for sizes, times and counts, and what shows progress, ``sheet`` draws frames beside one another,
+``arguments`` looks at what callers give; every folder may import them. The public names are re-exported lazily by
+`viewcache` itself.
 """
 
 __all__: list[str] = []

@@ -13,7 +13,7 @@ from viewcache.api.config.load import Config, ConfigSource, assemble, sources_of
 from viewcache.api.config.op_workers import op_workers_of
 from viewcache.api.config.settings import Differing, differing, settings_of
 from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
-from viewcache.errors import BadInput, ConfigCode, ConfigError
+from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer import ops
 from viewcache.materializer.spec import OpCall, StepSpec
 
@@ -53,10 +53,8 @@ def _text_of(source: ConfigSource) -> TextSource:
         return TextSource(_MAPPING, working_folder(), json.dumps(source, default=os.fspath))
     if isinstance(source, str) and "\n" in source:
         return TextSource("<string>", working_folder(), source)
-    if isinstance(source, str | os.PathLike):
-        path = os.path.abspath(source)
-        return TextSource(path, os.path.dirname(path), read_source(Path(source)))
-    raise BadInput(f"a configuration is a path, YAML text or a mapping, got {type(source).__name__}")
+    path = os.path.abspath(source)
+    return TextSource(path, os.path.dirname(path), read_source(Path(source)))
 
 
 def with_code(sources: Sequence[TextSource], config: Config) -> tuple[TextSource, ...]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from reprlib import repr as short_repr
+from typing import Any, cast
 
 from viewcache.api.config.apart import check_link_roots, distrusted, keep_apart, trust
 from viewcache.api.config.audio import read_audio
@@ -164,8 +166,18 @@ def _documents(source: ConfigSource | Iterable[ConfigSource], files: list[str]) 
 
 
 def sources_of(source: ConfigSource | Iterable[ConfigSource]) -> list[ConfigSource]:
-    """The sources that are given: one, or several."""
-    return [source] if isinstance(source, str | os.PathLike | Mapping) else list(source)
+    """The sources that are given: one, or several.
+
+    Raises:
+        BadInput: one is none of path, YAML text and mapping.
+    """
+    is_one = isinstance(source, str | bytes | os.PathLike | Mapping) or not isinstance(source, Iterable)
+    found: list[Any] = [source] if is_one else list(cast(Any, source))
+    for each in found:
+        if not isinstance(each, str | os.PathLike | Mapping):
+            kind = type(each).__name__
+            raise BadInput(f"{short_repr(each)} is of type {kind}: a configuration is a path, YAML text or a mapping")
+    return found
 
 
 def assemble(
@@ -244,12 +256,10 @@ def read_documents(source: ConfigSource, files: list[str]) -> Iterator[tuple[Nod
     elif isinstance(source, str) and "\n" in source:
         nodes = read_text(source)
         folder = working_folder()
-    elif isinstance(source, str | os.PathLike):
+    else:
         nodes = read_file(Path(source))
         files.append(os.path.abspath(source))
         folder = os.path.dirname(files[-1])
-    else:
-        raise BadInput(f"a configuration is a path, YAML text or a mapping, got {type(source).__name__}")
     for node in nodes:
         yield node, folder
 

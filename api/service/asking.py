@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from viewcache.api.service import answers, asks, wire
 from viewcache.api.service.peer import peer
-from viewcache.errors import Broken, Closed, Timeout
+from viewcache.errors import BadInput, Broken, Closed, Timeout
 from viewcache.materializer.gate import Cancelled
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ def ask_on(
     line: socket.socket, ask: asks.Ask, cancelled: Cancelled | None, progress: "Progress | None" = None
 ) -> tuple[answers.Answer, list[int]]:
     """Ask on a line and wait for the answer."""
-    packed = wire.encode(ask)
+    try:
+        packed = wire.encode(ask)
+    except (TypeError, OverflowError, UnicodeEncodeError) as error:
+        raise Told(BadInput(f"{named(ask)} cannot be asked for: {error}")) from error
     if len(packed) > wire.ASK_BYTES:
         raise Told(Broken(f"what is asked has more than {wire.ASK_BYTES} bytes: ask for less at a time"))
     try:

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 __all__ = [
     "ALL",
+    "UNANSWERED",
     "About",
     "Ask",
     "Bye",
@@ -303,6 +304,9 @@ ALL = (
     | Counters | Stop | Bye
 )  # fmt: skip
 """Every question."""
+
+UNANSWERED = (Rise, Done, Bye)
+"""What is only said: it has no answer."""
 
 
 def verb_of(kind: type[Ask]) -> str:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from viewcache.api.arguments import integer, text
 from viewcache.api.config.documents import TextSource, load_texts, texts_of, with_code
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.service import answers, asks
@@ -20,7 +21,7 @@ from viewcache.api.session import opened
 from viewcache.api.session.made import Making
 from viewcache.api.session.reads import CacheReads
 from viewcache.api.session.sql import select
-from viewcache.errors import BadInput, ViewcacheError
+from viewcache.errors import ViewcacheError
 from viewcache.materializer.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -94,10 +95,12 @@ class AttachedCache(CacheReads):
         """One task, also one that another process described.
 
         Raises:
+            BadInput: the name is no text.
             ViewNotFound: there is no such task; the message lists those that there are.
             Closed: `close` was called.
         """
         self.check_open()
+        name = text("task", name)
         if name not in self._tasks:
             about = self._client.ask(answers.AboutTask, asks.About(self._known.get(name, name)))
             self._tasks[name] = AttachedTask(self._client, about)
@@ -115,6 +118,7 @@ class AttachedCache(CacheReads):
             rows: most rows; further ones are left out.
 
         Raises:
+            BadInput: an argument is of another type, or out of range.
             QueryRefused: it is not one SELECT, is wrong, or went over a limit.
         """
         self._client.ask(answers.Ok, asks.Publish())
@@ -122,8 +126,7 @@ class AttachedCache(CacheReads):
 
     def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:
         """Make ahead what the budget keeps of the first epochs of this process's tasks; see `Cache.materialize`."""
-        if epochs is not None and epochs < 1:
-            raise BadInput(f"materialize(epochs={epochs}): at least 1")
+        epochs = None if epochs is None else integer("epochs", epochs, least=1)
         return self._made(asks.Make(tuple(self._known.values()), epochs))
 
     def _made(self, ask: asks.Make) -> Iterator[dict[str, int]]:
@@ -165,6 +168,7 @@ class AttachedCache(CacheReads):
 
     def leave(self, name: str) -> None:
         """A task has ended; see `Cache.leave`."""
+        name = text("name", name)
         self._client.ask(answers.Ok, asks.Leave(self._known.get(name, name)))
 
     def stats(self) -> answers.StatsOf:

@@ -9,6 +9,7 @@ import re
 import sys
 from dataclasses import replace
 
+from viewcache.api.arguments import optional, text
 from viewcache.api.config.load import Config
 from viewcache.errors import BadInput
 
@@ -24,8 +25,9 @@ def current_job(given: str | None = None) -> str:
     """The job that this process belongs to: as given, as ``VIEWCACHE_JOB`` says, or the trial of Ray Tune; else none.
 
     Raises:
-        BadInput: the name has other characters than a task's may have.
+        BadInput: the name has other characters than a task's may have, or is no text.
     """
+    given = optional(text, "job", given)
     job = given if given is not None else os.environ.get(ENVIRONMENT) or _trial()
     if job and not _NAME.fullmatch(job):
         raise BadInput(

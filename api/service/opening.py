@@ -51,7 +51,8 @@ def open(
         BadVideo: a video cannot be decoded and its task's policy is ``raise``.
         BudgetTooSmall: the budget cannot hold one batch; ``minimum`` says what would do.
         CatalogBusy: another process has the cache open; the message says who and how to proceed.
-        BadInput: a job is named, and this process is to own the store.
+        BadInput: ``source`` is no configuration, there is no such way to own the store, or a job is named, and this
+            process is to own it.
         ServiceDown: no service runs, and none may be, or can be, started.
         ServiceVersion: one of another version runs.
     """
@@ -96,7 +97,7 @@ def _owned(config: Config, progress: "Progress | None") -> "Cache":
 
 def _mode(given: str | None, configured: ServiceMode) -> ServiceMode:
     for name, value in (("service", given), (ENVIRONMENT, os.environ.get(ENVIRONMENT))):
-        if value:
+        if value not in (None, ""):
             try:
                 return ServiceMode(value)
             except ValueError:

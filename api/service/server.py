@@ -21,7 +21,7 @@ from viewcache.api.service.files import SOCKET, remove
 from viewcache.api.service.peer import peer, process_file
 from viewcache.api.service.sessions import Session
 from viewcache.api.service.verbs import Verbs
-from viewcache.errors import Broken, Misuse, ViewcacheError
+from viewcache.errors import BadInput, Broken, Misuse, ViewcacheError
 from viewcache.failpoints import failpoint
 
 __all__ = ["Connection", "Server", "tell_waiting"]
@@ -219,7 +219,13 @@ class Server:
                 for each in descriptors:
                     os.close(each)
                 connection.socket.settimeout(SEND_S)
-                ask = wire.decode_ask(body)
+                try:
+                    ask = wire.decode_ask(body)
+                except BadInput as error:  # it is for the asker, whose other questions are answered
+                    self._send(connection, wire.failed_of(error))
+                    if connection.session is None:
+                        break
+                    continue
                 failpoint(f"service.before-{asks.verb_of(type(ask))}")
                 if not self._answer(connection, ask):
                     break

@@ -1,10 +1,11 @@
 """How questions and answers travel: frames (`viewcache.framing`), each with one struct of asks or answers.
 
 A client asks on a line and waits for the answer, before which notes may come that say that the work goes on; `Done` and
-`Bye` have no answer. Whoever sends anything else is cut off.
+`Bye` have no answer. A question whose fields hold what they cannot is answered with an error; whoever sends anything
+else is cut off.
 """
 
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
@@ -13,6 +14,7 @@ from viewcache.api.service import answers, asks
 from viewcache.api.service.answers import Answer, Failed
 from viewcache.api.service.asks import Ask
 from viewcache.errors import (
+    BadInput,
     Broken,
     BudgetTooSmall,
     CatalogBusy,
@@ -51,6 +53,16 @@ ANSWER_BYTES: Final = 16 << 20
 _ask_decoder: "msgspec.msgpack.Decoder[Ask]" = msgspec.msgpack.Decoder(cast(Any, asks.ALL))
 _answer_decoder: "msgspec.msgpack.Decoder[Answer]" = msgspec.msgpack.Decoder(cast(Any, answers.ALL))
 
+
+class _Verb(msgspec.Struct):
+    """Of a question only what is asked."""
+
+    type: str
+
+
+_verb_decoder = msgspec.msgpack.Decoder(_Verb)
+_ANSWERED = {asks.verb_of(each) for each in get_args(asks.ALL)} - {asks.verb_of(each) for each in asks.UNANSWERED}
+
 # Frames ---------------------------------------------------------------------------------------------------------------
 
 
@@ -58,9 +70,24 @@ def decode_ask(body: bytes) -> Ask:
     """What a client asks.
 
     Raises:
+        BadInput: it is a question that has an answer, with something in it that cannot be; the answer says so.
         Broken: the body is nothing that the protocol knows.
     """
-    return decode(_ask_decoder, body, _SPOKEN)
+    try:
+        return decode(_ask_decoder, body, _SPOKEN)
+    except Broken as error:
+        wrong = error.__cause__
+        if isinstance(wrong, msgspec.ValidationError) and (verb := _verb_in(body)) in _ANSWERED:
+            raise BadInput(f"{verb!r} was asked of the service with something else than it takes: {wrong}") from wrong
+        raise
+
+
+def _verb_in(body: bytes) -> str:
+    """What a body that is otherwise wrong says that it asks; empty if it says nothing."""
+    try:
+        return _verb_decoder.decode(body).type
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
 
 
 def decode_answer(body: bytes) -> Answer:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from viewcache.api.arguments import integer, text
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.session import opened
 from viewcache.api.session.made import Making
@@ -17,7 +18,6 @@ from viewcache.api.session.owner import assemble
 from viewcache.api.session.reads import CacheReads
 from viewcache.api.session.sql import select
 from viewcache.catalog import Catalog
-from viewcache.errors import BadInput
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate, gated
 from viewcache.materializer.reading.handle import OwnedTask
@@ -124,7 +124,7 @@ class Cache(CacheReads):
         Raises:
             ViewNotFound: there is no such task.
         """
-        self.owner.leave(name)
+        self.owner.leave(text("name", name))
 
     # Reading -------------------------------------------------------------------------------------------------------
 
@@ -137,10 +137,11 @@ class Cache(CacheReads):
         """One task: its batches, frames, videos and classes.
 
         Raises:
+            BadInput: the name is no text.
             ViewNotFound: there is no such task; the message lists those that there are.
         """
         self.check_open()
-        return self.owner.handle(name)
+        return self.owner.handle(text("task", name))
 
     def materialize(self, epochs: int | None = None) -> Iterator[dict[str, int]]:
         """Make ahead what the budget keeps of the first epochs of all tasks, and say how far it is.
@@ -153,10 +154,9 @@ class Cache(CacheReads):
             gives up the rest.
 
         Raises:
-            BadInput: ``epochs`` is less than one.
+            BadInput: ``epochs`` is less than one, or no whole number.
         """
-        if epochs is not None and epochs < 1:
-            raise BadInput(f"materialize(epochs={epochs}): at least 1")
+        epochs = None if epochs is None else integer("epochs", epochs, least=1)
         ahead = self.gate.run(lambda: self._begin_ahead(epochs))
         return self._made(ahead)
 
@@ -181,6 +181,7 @@ class Cache(CacheReads):
             rows: most rows; further ones are left out.
 
         Raises:
+            BadInput: an argument is of another type, or out of range.
             QueryRefused: it is not one SELECT, is wrong, or went over a limit.
         """
         self.gate.run(self.owner.publish)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.api.arguments import integer, number, optional, several, text
 from viewcache.api.config.load import Config
 from viewcache.api.pictures.show import COLUMNS, HEIGHT, show
 from viewcache.api.port import TaskHandle
@@ -51,6 +52,7 @@ class CacheReads(ABC):
         """One task: its batches, frames, videos and classes.
 
         Raises:
+            BadInput: the name is no text.
             ViewNotFound: there is no such task; the message lists those that there are.
         """
 
@@ -128,10 +130,13 @@ class CacheReads(ABC):
         """One batch as NumPy arrays.
 
         Raises:
+            BadInput: a number is no whole number, or there is no such rank.
             ViewNotFound: no such task, epoch or iteration.
             BadVideo: a video cannot be decoded and the policy is ``raise``.
         """
-        batch = self.task(task).read(epoch, iteration, rank, world)
+        batch = self.task(task).read(
+            integer("epoch", epoch), integer("iteration", iteration), integer("rank", rank), integer("world", world)
+        )
         assert batch is not None  # only a cancelled read gives none
         return batch
 
@@ -139,10 +144,11 @@ class CacheReads(ABC):
         """Frame ``i`` of a video as decoded, uint8 (3,H,W).
 
         Raises:
+            BadInput: the video's name is no text, or ``i`` no whole number.
             ViewNotFound: no such task, video or frame.
             BadVideo: the video cannot give it.
         """
-        return self.task(task).frames([FrameRequest(video, i)])[0]
+        return self.task(task).frames([FrameRequest(text("video", video), integer("i", i))])[0]
 
     def frames(
         self, task: str, video: str, numbers: Sequence[int] = (), *, seconds: Sequence[float] = ()
@@ -156,15 +162,16 @@ class CacheReads(ABC):
             seconds: in their place, times: each gives the frame that is shown nearest to it.
 
         Raises:
-            BadInput: both are given, or neither.
+            BadInput: both are given, or neither; or something in them is no whole number, or no number.
             ViewNotFound: no such task, video or frame, or nothing is shown at a time; the message has the range.
             BadVideo: the video cannot give one.
         """
-        handle = self.task(task)
-        if bool(len(numbers)) == bool(len(seconds)):
+        handle, name = self.task(task), text("video", video)
+        by_number = [FrameRequest(name, each) for each in several(integer, "numbers", numbers)]
+        by_time = [FrameRequest(name, 0, at_s=each) for each in several(number, "seconds", seconds)]
+        if bool(by_number) == bool(by_time):
             raise BadInput("frames: give numbers of frames, or seconds=[…], and at least one of them")
-        by_time = [FrameRequest(video, 0, at_s=float(each)) for each in seconds]
-        return np.stack(handle.frames(by_time or [FrameRequest(video, int(each)) for each in numbers]))
+        return np.stack(handle.frames(by_time or by_number))
 
     def aug(
         self,
@@ -181,10 +188,20 @@ class CacheReads(ABC):
         """Frame ``i`` of a video after the first ``depth`` augmentation steps, uint8 (3,H,W); see `Singles.aug`.
 
         Raises:
+            BadInput: a name is no text, or a number no whole number.
             ViewNotFound: no such task, video, frame, step, output, epoch, item or sample.
             BadVideo: the video cannot give it.
         """
-        return self.task(task).frames([FrameRequest(video, i, depth, epoch, sample, output, item=item)])[0]
+        request = FrameRequest(
+            text("video", video),
+            integer("i", i),
+            integer("depth", depth),
+            optional(integer, "epoch", epoch),
+            integer("sample", sample),
+            optional(text, "output", output),
+            item=optional(integer, "item", item),
+        )
+        return self.task(task).frames([request])[0]
 
     def show(
         self,
@@ -210,17 +227,25 @@ class CacheReads(ABC):
             height: most pixels of a frame's height; a larger one is made smaller.
 
         Raises:
-            BadInput: an iteration and a video, or columns or a height out of range.
+            BadInput: an iteration and a video, columns or a height out of range, or no whole number where one is meant.
             ViewNotFound: no such task, epoch, iteration or video.
             BadVideo: a video cannot be decoded and the policy is ``raise``.
         """
-        return show(self.task(task), epoch, iteration, video, columns, height)
+        return show(
+            self.task(task),
+            integer("epoch", epoch),
+            optional(integer, "iteration", iteration),
+            optional(text, "video", video),
+            integer("columns", columns),
+            integer("height", height),
+        )
 
     def video(self, task: str, name: str) -> tuple[str, str]:
         """Where a video's file is (absolute path or URL), and the file's extension, ``.mp4``.
 
         Raises:
+            BadInput: the name is no text.
             ViewNotFound: no such task or video.
         """
-        video = self.task(task).video(name)
+        video = self.task(task).video(text("name", name))
         return video.uri, video.extension

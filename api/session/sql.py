@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from viewcache.api.arguments import integer, number, text
+from viewcache.errors import BadInput
 from viewcache.materializer.spec import CacheSpec
 
 if TYPE_CHECKING:
@@ -12,6 +14,9 @@ __all__ = ["select"]
 
 def select(cache: CacheSpec, query: str, seconds: float, rows: int) -> "pa.Table":
     """The answer to one SELECT; see `Cache.sql`."""
+    query, seconds, rows = text("query", query), number("seconds", seconds), integer("rows", rows, least=0)
+    if seconds <= 0:  # no time is no limit to the clock that ends the query
+        raise BadInput(f"seconds={seconds:g}: more than 0")
     from viewcache.catalog import QueryLimits, run_query  # they load the database
 
     where = cache.local.url if cache.catalog == "duckdb" else cache.catalog

@@ -88,7 +88,7 @@ class Torch(Framework):
         """The device, after a try: torch's own error would come with the first batch."""
         try:
             return self._torch.empty(0, device=device).device
-        except (AssertionError, RuntimeError) as error:
+        except (AssertionError, RuntimeError, TypeError) as error:
             why = str(error).partition("\n")[0]
             raise BadInput(f"device {str(device)!r} is none that this PyTorch can use: {why}") from error
 

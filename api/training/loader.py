@@ -8,10 +8,10 @@ import inspect
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
-from operator import index
 from reprlib import repr as short_repr
 from typing import Any
 
+from viewcache.api.arguments import flag, integer, optional, text
 from viewcache.api.port import TaskSeat, TaskSource
 from viewcache.api.training.frameworks import FRAMEWORKS, LAYOUTS, Torch
 from viewcache.api.training.hand_over import HandOver
@@ -97,42 +97,42 @@ class Loader:
         Raises:
             MissingExtra: the framework is not installed.
             UnknownOption: there is no such option, as one of DataLoader's.
-            BadInput: epochs, rank, world, layout, prefetch or framework are out of range, a rank would get an empty
-                batch, there is no such device, ranks in several processes would have different orders, or a task
-                mixes labels and it is not known how many classes there are.
+            BadInput: an option is of another type or out of range, a rank would get an empty batch, there is no such
+                device, ranks in several processes would have different orders, or a task mixes labels and it is not
+                known how many classes there are.
             ViewNotFound: no such task, or more epochs than it has.
         """
         if unknown:
             known = inspect.signature(Loader).parameters.values()
             options = [each.name for each in known if each.kind is each.KEYWORD_ONLY]
             raise UnknownOption(unknown_option(next(iter(unknown)), options))
-        if framework not in FRAMEWORKS:
+        if text("framework", framework) not in FRAMEWORKS:
             raise BadInput(f"framework {framework!r} is not one of {', '.join(FRAMEWORKS)}")
-        self._framework = FRAMEWORKS[framework](device, pin_memory)
+        self._framework = FRAMEWORKS[framework](device, flag("pin_memory", pin_memory))
         if isinstance(self._framework, Torch):
             self._framework.register(Loader)
         self._cache = cache
-        self.task = task
+        self.task = task = text("task", task)
         handle = cache.task(task)
         self.layout = handle.layout if layout is None else layout
         fitting = Layout.of(Layout(handle.layout).media)
         if self.layout not in fitting:
             raise BadInput(f"layout {self.layout!r} is not one of {', '.join(fitting)}")
-        if prefetch < 1:
-            raise BadInput(f"prefetch={prefetch}: at least 1")
+        self._prefetch = integer("prefetch", prefetch, least=1)
+        epochs = optional(integer, "epochs", epochs)
         self.epochs = handle.epochs if epochs is None else epochs
         if self.epochs < 1:
             raise BadInput(f"epochs={epochs}: at least 1; leave it out for all {handle.epochs} of task {task!r}")
         handle.check_epochs(self.epochs)
         own_rank, own_world = self._framework.place()
-        self.rank, self.world = own_rank if rank is None else rank, own_world if world is None else world
+        self.rank = own_rank if rank is None else integer("rank", rank)
+        self.world = own_world if world is None else integer("world", world)
         handle.check_world(self.world)
         check_rank(self.rank, self.world)
-        self.even = even
-        for videos in {handle.videos_per_batch} if even else handle.batch_sizes():
+        self.even = flag("even", even)
+        for videos in {handle.videos_per_batch} if self.even else handle.batch_sizes():
             check_shares(videos, self.world, Layout(handle.layout).media)
         self._mixed = MixedBatches.of(handle, self.rank, self.world)
-        self._prefetch = prefetch
         # What makes (epoch, iteration) the same place for two loaders.
         self._same = {
             "task": task,
@@ -151,8 +151,8 @@ class Loader:
             "rank": self.rank,
             "world": self.world,
             "layout": layout,
-            "even": even,
-            "prefetch": prefetch,
+            "even": self.even,
+            "prefetch": self._prefetch,
             "framework": framework,
             "device": device,
             "pin_memory": pin_memory,
@@ -206,12 +206,7 @@ class Loader:
         Raises:
             BadInput: not a whole number from 0.
         """
-        try:
-            number = index(epoch)
-        except TypeError:
-            number = -1
-        if number < 0:
-            raise BadInput(f"set_epoch({epoch!r}): a whole number from 0 to {self.epochs - 1}")
+        number = integer("epoch", epoch, least=0)
         ran = self._passes is not None and self._passes.last(self._version) is not None
         if self._next.exactly and self._next.epoch == number and not ran:
             return

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
@@ -109,11 +110,11 @@ def test_set_epoch_beyond_the_last_counts_on_from_the_first(cache: Cache, truth:
     assert equal(loader, epoch_of(truth, 0))
 
 
-@pytest.mark.parametrize("epoch", [-1, 0.5, "1", None])
+@pytest.mark.parametrize("epoch", [-1, 0.5, "1", None, True])
 def test_set_epoch_refuses_what_is_no_epoch(cache: Cache, epoch: Any) -> None:
     """A number that no epoch has is an error at once, and the loader stays where it was."""
     loader = cache.loader("train")
-    with pytest.raises(BadInput, match=r"set_epoch\(.*: a whole number from 0 to 4"):
+    with pytest.raises(BadInput, match=r"^epoch=(-1: at least 0|.*: a whole number is needed)"):
         loader.set_epoch(epoch)
     assert place(loader.state_dict()) == (0, 0)
 
@@ -333,6 +334,18 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         TypeError,
         "no option 'shuffle': the order is drawn by the task's seed, .* it has ep",
     ),
+    "epochs of text": ({"epochs": "2"}, BadInput, r"epochs='2': a whole number .*of type str; write int\('2'\)"),
+    "prefetch of text": (
+        {"prefetch": "a"},
+        BadInput,
+        "prefetch='a': a whole number is needed, and this is of type str",
+    ),
+    "rank of text": ({"rank": "a"}, BadInput, "rank='a': a whole number is needed"),
+    "world of text": ({"rank": 0, "world": "2"}, BadInput, "world='2': a whole number is needed"),
+    "even": ({"even": "yes"}, BadInput, "even='yes': True or False is needed, and this is of type str"),
+    "pinned": ({"pin_memory": "no"}, BadInput, "pin_memory='no': True or False is needed"),
+    "device of no kind": ({"device": 0.5}, BadInput, r"device '0\.5' is none that this PyTorch can use: "),
+    "frameworks": ({"framework": ["torch"]}, BadInput, r"framework=\['torch'\]: text is needed"),
     "framework": ({"framework": "mxnet"}, BadInput, "framework 'mxnet' is not one of torch, numpy, jax"),
     "device of numpy": ({"framework": "numpy", "device": "cpu"}, BadInput, "NumPy's arrays lie in plain memory"),
     "misspelt": ({"epoch": 2}, BadInput, "no option 'epoch': did you mean epochs"),
@@ -347,6 +360,16 @@ def test_a_wrong_option_is_refused_at_once(cache: Cache, name: str) -> None:
     options, error, message = BAD[name]
     with pytest.raises(error, match=message):
         cache.loader("train", **options)
+
+
+def test_numbers_of_numpy_are_options(cache: Cache, truth: list[Tensors]) -> None:
+    """As they come out of arrays; what the loader says of itself afterwards is plain."""
+    zero: Any = np.int64(0)
+    options = {"epochs": np.int64(1), "rank": zero, "world": np.int32(1), "prefetch": np.uint8(1)}
+    loader = cache.loader("train", even=np.False_, **options)
+    assert [type(each) for each in (loader.epochs, loader.rank, loader.world, loader.even)] == [int, int, int, bool]
+    loader.set_epoch(zero)
+    assert equal(loader, epoch_of(truth, 0))
 
 
 def test_an_unknown_task_is_told_with_those_that_there_are(cache: Cache) -> None:

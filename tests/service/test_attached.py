@@ -130,6 +130,17 @@ BAD: dict[str, Callable[[Any], object]] = {
     "video": lambda cache: cache.frame("train", "v99", 0),
     "frame": lambda cache: cache.frame("train", V1, 999),
     "loader": lambda cache: cache.loader("train", epochs=9),
+    "task's type": lambda cache: cache.read(3, 0, 0),
+    "epoch's type": lambda cache: cache.read("train", "0", 0),
+    "large epoch": lambda cache: cache.read("train", 2**70, 0),
+    "ranks as of os.environ": lambda cache: cache.read("train", 0, 0, rank="0", world="2"),
+    "video's type": lambda cache: cache.frames("train", 3, [1]),
+    "frame's type": lambda cache: cache.frames("train", V1, [1.5]),
+    "shown": lambda cache: cache.show("train", epoch="0"),
+    "loader's rank": lambda cache: cache.loader("train", rank="a"),
+    "query's time": lambda cache: cache.sql("select 1", seconds="x"),
+    "epochs made": lambda cache: cache.materialize("1"),
+    "who left": lambda cache: cache.leave(3),
 }
 
 
@@ -144,6 +155,31 @@ def test_errors_are_the_same(owned: Cache, attached: AttachedCache, name: str) -
     assert str(theirs.value) == str(mine.value)
     assert isinstance(theirs.value, ViewNotFound | BadInput)
     assert attached.read("train", 0, 0).video.shape == (4, 4, 3, 32, 32)
+
+
+def test_numbers_of_numpy_are_numbers(owned: Cache, attached: AttachedCache) -> None:
+    """As indices that come out of arrays."""
+    zero: Any = np.int64(0)
+    one: Any = np.int64(1)
+    assert digest(attached.read("train", zero, one)) == digest(owned.read("train", 0, 1))
+    assert np.array_equal(attached.frame("train", V1, one), owned.frame("train", V1, 1))
+    mine, theirs = (next(iter(each.loader("train", rank=zero, world=one))) for each in (owned, attached))
+    assert torch.equal(mine["video"], theirs["video"])
+
+
+def test_a_question_that_cannot_be_is_no_death(attached: AttachedCache) -> None:
+    """What is asked past the checks of a cache is told by the service, which serves on, in the same session."""
+    session, task = attached.stats(), attached.task("train")
+    epoch: Any = "0"
+    with pytest.raises(BadInput, match=r"'look' was asked .* Expected `int`, got `str` - at `\$\.epoch`"):
+        task.read(epoch, 0)
+    with pytest.raises(BadInput, match=r"view train/0/0 cannot be asked for: .*numpy.int64"):
+        task.read(np.int64(0), 0)  # type: ignore[arg-type]  # it is what is refused
+    with pytest.raises(BadInput, match="cannot be asked for"):
+        task.read(2**70, 0)
+    again = attached.stats()
+    assert (again.pid, [each.pid for each in again.clients]) == (session.pid, [each.pid for each in session.clients])
+    assert task.read(0, 0) is not None
 
 
 def test_closed_is_closed(attached: AttachedCache) -> None:

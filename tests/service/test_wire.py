@@ -18,7 +18,7 @@ from tests.house.tree import ROOT
 from tests.service.served import Opener
 from viewcache import errors
 from viewcache.api.service import answers, asks, described, files, wire
-from viewcache.errors import Broken, BudgetTooSmall, CatalogBusy, ConfigCode, ConfigError, ViewcacheError
+from viewcache.errors import BadInput, Broken, BudgetTooSmall, CatalogBusy, ConfigCode, ConfigError, ViewcacheError
 from viewcache.testing.leaks import settle
 
 CLASSES = [each for each in map(vars(errors).get, errors.__all__) if isinstance(each, type)]
@@ -59,7 +59,7 @@ def test_an_error_that_is_not_ours_is_broken() -> None:
 def test_nonsense_is_refused(body: bytes) -> None:
     """Whatever bytes come, they are a question of the protocol or the one error."""
     for decode in (wire.decode_ask, wire.decode_answer):
-        with suppress(Broken):
+        with suppress(Broken, BadInput):
             assert isinstance(decode(body), asks.Ask | answers.Answer)
 
 
@@ -71,6 +71,17 @@ def test_deep_nesting_and_bad_text_are_nonsense() -> None:
             wire.decode_ask(body)
     with pytest.raises(Broken, match="unknown field"):
         wire.decode_ask(msgspec.msgpack.encode({"type": "rise", "seat": 1, "more": 2}))
+
+
+@pytest.mark.parametrize("wrong", [{"epoch": "0"}, {"epoch": 1.5}, {"more": 2}, {"seat": None}])
+def test_a_question_with_a_wrong_value_can_be_answered(wrong: dict[str, object]) -> None:
+    """It is told what is wrong with it; what has no answer, or is no question, ends the connection."""
+    fetch = {"type": "fetch", "seat": 1, "epoch": 2, "iteration": 3}
+    with pytest.raises(BadInput, match=r"'fetch' was asked .*(Expected|unknown field)"):
+        wire.decode_ask(msgspec.msgpack.encode(fetch | wrong))
+    for kind in ("rise", "done", "bye", "fetched", "", 7):
+        with pytest.raises(Broken):
+            wire.decode_ask(msgspec.msgpack.encode(fetch | wrong | {"type": kind}))
 
 
 def test_a_frame_that_is_too_long_is_not_read() -> None:
@@ -156,6 +167,17 @@ def test_who_says_no_hello_gets_nothing(attach: Opener, store: Path, ask: asks.A
     (answer,) = said(store, wire.encode(ask))
     assert isinstance(answer, answers.Failed)
     assert answer.kind == "misuse"
+
+
+def test_a_wrong_value_is_answered_to_whoever_says_it(attach: Opener, store: Path) -> None:
+    """Also before a hello, after which the connection ends: nobody takes that for the end of the service."""
+    cache = attach()
+    (answer,) = said(store, hello(protocol="1"))
+    assert isinstance(answer, answers.Failed)
+    assert (answer.kind, "$.protocol" in answer.message) == ("bad_input", True)
+    with pytest.raises(EOFError):
+        said(store, hello(protocol="1"), count=2)
+    assert cache.stats().clients
 
 
 def open_files(pid: int) -> int:
