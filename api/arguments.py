@@ -92,7 +92,9 @@ def several(check: Callable[[str, object], T], name: str, values: object) -> lis
     Raises:
         BadInput: it is no list, or one of them is wrong, which the message names by its place.
     """
-    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes | Mapping):
+        raise _wrong(name, values, "a list")
+    if not isinstance(values, Iterable):
         raise _wrong(name, values, "a list", f"[{short_repr(values)}]")
     try:
         each = iter(values)

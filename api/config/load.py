@@ -175,8 +175,8 @@ def sources_of(source: ConfigSource | Iterable[ConfigSource]) -> list[ConfigSour
     found: list[Any] = [source] if is_one else list(cast(Any, source))
     for each in found:
         if not isinstance(each, str | os.PathLike | Mapping):
-            kind = type(each).__name__
-            raise BadInput(f"{short_repr(each)} is of type {kind}: a configuration is a path, YAML text or a mapping")
+            given = f"source={short_repr(each)}, of type {type(each).__name__}"
+            raise BadInput(f"{given}: a configuration is a path, YAML text or a mapping")
     return found
 
 

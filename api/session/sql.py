@@ -11,12 +11,15 @@ if TYPE_CHECKING:
 
 __all__ = ["select"]
 
+MOST_S = 1_000_000
+"""Of one query, eleven days: what the system's clocks can wait for."""
+
 
 def select(cache: CacheSpec, query: str, seconds: float, rows: int) -> "pa.Table":
     """The answer to one SELECT; see `Cache.sql`."""
     query, seconds, rows = text("query", query), number("seconds", seconds), integer("rows", rows, least=0)
-    if seconds <= 0:  # no time is no limit to the clock that ends the query
-        raise BadInput(f"seconds={seconds:g}: more than 0")
+    if not 0 < seconds <= MOST_S:  # no time is no limit to the clock that ends the query
+        raise BadInput(f"seconds={seconds:g}: more than 0, and at most {MOST_S}")
     from viewcache.catalog import QueryLimits, run_query  # they load the database
 
     where = cache.local.url if cache.catalog == "duckdb" else cache.catalog
