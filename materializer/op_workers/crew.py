@@ -138,7 +138,8 @@ class Crew:
         try:
             yield
         except (Ended, _Refused) as error:
-            raise self._failed(f"operation {op.name!r}: {error}", of_clip=True) from error
+            name = f"operation {op.name!r}"
+            raise self._failed(f"{name}: {str(error).removeprefix(f'{name} ')}", of_clip=True) from error
 
     def _apply(
         self,

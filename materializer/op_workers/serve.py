@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, OpFailed
 from viewcache.framing import decode, receive, send
 from viewcache.materializer.limits import end_with_parent_thread, keep_freed_memory
 from viewcache.materializer.op_workers import answers, asks
@@ -97,6 +97,8 @@ class _Server:
             return self._verbs[type(ask)](ask)
         except BadInput as bad:
             return answers.Failed(BadInput.kind, str(bad))
+        except OpFailed as failed:
+            return answers.Failed("failed", str(failed))
         except Exception as error:  # an operation of the user's own may raise anything
             return answers.Failed("failed", f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}")
 

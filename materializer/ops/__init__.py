@@ -5,6 +5,7 @@ Importing this package loads neither OpenCV nor torch nor the decoder: those are
 In the order of work:
 
 - ``base``: what an op is
+- ``failures``: what is said of one of the user's own that fails
 - ``fields``: its parameters as a table
 - ``registry``: finding one by name
 - ``sizes``: whether all clips come out at one size

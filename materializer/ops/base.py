@@ -15,7 +15,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, OpFailed
+from viewcache.materializer.ops.failures import is_ours, named, op_failed
 from viewcache.materializer.ops.fields import Field, Params, read_params
 from viewcache.materializer.randomness import Words, fraction, threshold, uniform
 
@@ -74,10 +75,6 @@ class Draw:
         return self.ordinal, self.independent, k, self.video, self.epoch, self.sample
 
 
-def _is_ours(cls: type) -> bool:
-    return cls.__module__.split(".")[0] == "viewcache"
-
-
 class Op(ABC):
     """Base of all operations; subclass ``FrameOp``, ``NativeOp``, ``ClipOp``, ``TimeOp`` or ``ReadOp``.
 
@@ -114,11 +111,11 @@ class Op(ABC):
         """Fill in the defaults that come from the name; never let custom code pass for the code it inherits from."""
         super().__init_subclass__(**kwargs)
         own = cls.__dict__
-        if not _is_ours(cls) and "fingerprint" not in own:
+        if not is_ours(cls) and "fingerprint" not in own:
             cls.fingerprint = Op.fingerprint  # type: ignore[method-assign] # the hash of its source, not the base's "1"
         if "name" in own:
             cls.scope = cls.scope or own["name"]
-            cls.effect = own.get("effect") or (cls.effect if _is_ours(cls) else "") or own["name"]
+            cls.effect = own.get("effect") or (cls.effect if is_ours(cls) else "") or own["name"]
 
     @property
     def fingerprint(self) -> str:
@@ -212,6 +209,10 @@ class Op(ABC):
         """Return how many frames a clip has after the operation, given how many it had."""
         return frames
 
+    def is_to_blame(self, error: Exception) -> bool:
+        """Whether an exception of its code is to be told as `OpFailed`: the code is not viewcache's own."""
+        return not is_ours(type(self)) and not isinstance(error, OpFailed)
+
 
 class FrameOp(Op):
     """An operation on the pixels of one frame; all frames of a clip get the same row."""
@@ -239,15 +240,20 @@ class FrameOp(Op):
         """`apply`, held to its contract; arguments and result are the same.
 
         Raises:
-            BadInput: what it gave is not (3, h, w) uint8.
+            OpFailed: it raised an error, or what it gave is not (3, h, w) uint8.
         """
         given = frame.view()
         given.flags.writeable = False  # other clips take the same frame
-        out: object = self.apply(params, row, given)
+        try:
+            out: object = self.apply(params, row, given)
+        except Exception as error:  # a user's code may raise anything
+            if not self.is_to_blame(error):
+                raise
+            raise op_failed(self.name, params, error) from None
         if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 3 or len(out) != len(frame):
             got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-            raise BadInput(
-                f"operation {self.name!r} gave {got} for a frame of {frame.shape}: it must give (3, h, w) uint8"
+            raise OpFailed(
+                f"{named(self.name, params)} gave {got} for a frame of {frame.shape}: it must give (3, h, w) uint8"
             )
         return out
 
@@ -294,21 +300,27 @@ class ClipOp(Op):
         """`apply_clip`, held to its contract; arguments and result are the same, but ``clip`` may be read-only.
 
         Raises:
-            BadInput: what it gave is not such a clip.
+            OpFailed: it raised an error, or what it gave is not such a clip.
         """
-        out: object = self.apply_clip(params, row, clip if clip.flags.writeable else clip.copy())
+        try:
+            out: object = self.apply_clip(params, row, clip if clip.flags.writeable else clip.copy())
+        except Exception as error:  # a user's code may raise anything
+            if not self.is_to_blame(error):
+                raise
+            raise op_failed(self.name, params, error) from None
         if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 4 or out.shape[:2] != clip.shape[:2]:
-            raise self.unlike(out, clip)
+            raise self.unlike(params, out, clip)
         return out
 
-    def unlike(self, out: object, clip: np.ndarray) -> BadInput:
+    def unlike(self, params: Params, out: object, clip: np.ndarray) -> OpFailed:
         """The error for what is no clip."""
         shape, kind = getattr(out, "shape", None), getattr(out, "dtype", None)
         got = type(out).__name__ if shape is None else f"{kind} {tuple(shape)}"
         frames, channels = clip.shape[:2]
-        return BadInput(
-            f"operation {self.name!r} gave {got} for a clip of {clip.shape}: it must give uint8 ({frames}, {channels}, "
-            "h, w); what makes numbers of another kind belongs behind it: to_dtype, normalize or the training loop"
+        return OpFailed(
+            f"{named(self.name, params)} gave {got} for a clip of {clip.shape}: it must give uint8 ({frames}, "
+            f"{channels}, h, w); what makes numbers of another kind belongs behind it: to_dtype, normalize or the "
+            "training loop"
         )
 
 
@@ -349,7 +361,7 @@ def _source_fingerprint(cls: type) -> str:
     """
     digest = hashlib.blake2b(cls.__qualname__.encode(), digest_size=8)
     for base in cls.__mro__:
-        if _is_ours(base) or base.__module__ in ("builtins", "abc", "typing"):
+        if is_ours(base) or base.__module__ in ("builtins", "abc", "typing"):
             continue
         module = inspect.getmodule(base)
         try:

@@ -17,7 +17,7 @@ from typing import Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, OpFailed
 from viewcache.materializer.ops.base import ClipOp, Draw, Fixed, Rows, Size
 from viewcache.materializer.ops.fields import (
     MAX_SIDE,
@@ -80,14 +80,14 @@ class Transform(ClipOp):
             if hasattr(self.function, "set_random_seed"):  # Albumentations has generators of its own
                 self.function.set_random_seed(seed % (1 << 32))
         if self.takes == "images":
-            return self._taken(self.function(images=given, **keywords)["images"], clip)
-        return self._taken(self.function(given, **keywords), clip)
+            return self._taken(params, self.function(images=given, **keywords)["images"], clip)
+        return self._taken(params, self.function(given, **keywords), clip)
 
-    def _taken(self, out: object, clip: np.ndarray) -> np.ndarray:
+    def _taken(self, params: Params, out: object, clip: np.ndarray) -> np.ndarray:
         """What it gave, as an array (T,C,H,W)."""
         if self.takes == "tensor" and hasattr(out, "numpy"):
             if str(out.dtype) != "torch.uint8":  # type: ignore[attr-defined] # of a tensor
-                raise self.unlike(out, clip)
+                raise self.unlike(params, out, clip)
             out = out.detach().cpu().numpy()  # type: ignore[attr-defined] # the same
         if self.takes == "images" and isinstance(out, np.ndarray) and out.ndim == 4:
             out = out.transpose(0, 3, 1, 2)
@@ -272,7 +272,7 @@ def _generator(takes: str, seed: int) -> object:
 def _seed(name: str, seed: int) -> None:
     """Seed the generators of this process, a worker in which nobody else draws."""
     if threading.current_thread() is not threading.main_thread():
-        raise BadInput(
+        raise OpFailed(
             f"transform {name!r} draws from the generators of this process, as its other threads may: let it take "
             "`rng` or `generator`, say random=False, or use cache.worker_kind: processes"
         )

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from viewcache.materializer.ops import ClipOp, FrameOp, TimeOp, get
+from viewcache.materializer.ops.failures import is_ours, op_failed
 from viewcache.materializer.spec import OpCall
 
 __all__ = ["FrameStep", "FrameTree", "Instruction", "InstructionKind", "Program", "finish", "grow", "source_frames"]
@@ -84,6 +85,11 @@ class Program:
     def is_remote(self) -> bool:
         """Whether op workers do some of it."""
         return any(get(i.name).out_of_process for i in self.instructions if i.name)
+
+    @cached_property
+    def own_ops(self) -> tuple[str, ...]:
+        """Names of its operations that are not viewcache's own."""
+        return tuple(i.name for i in self.instructions if i.name and not is_ours(type(get(i.name))))
 
     @cached_property
     def is_chain(self) -> bool:
@@ -194,7 +200,7 @@ def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[FrameTree, 
     if op is not None and not isinstance(op, ClipOp) and pure:
         (tree,) = inputs
         if isinstance(op, TimeOp):
-            order = op.frames(i.params, np.array(numbers, np.int32), np.arange(len(tree.nodes)))
+            order = _chosen(op, i.params, numbers, len(tree.nodes))
             return FrameTree(tree.frames[order], tuple(tree.nodes[k] for k in order))
         count = len(tree.nodes)
         if tree.nodes.count(tree.nodes[0]) == count:  # most often; hashing a step costs more than all else here
@@ -205,6 +211,20 @@ def _applied(i: Instruction, numbers: tuple[int, ...], inputs: tuple[FrameTree, 
                 made[node] = FrameStep(node, i.name, i.params, numbers)
         return FrameTree(tree.frames, tuple(made[node] for node in tree.nodes))
     return FrameTree(np.empty(0, np.int32), (), i, numbers, inputs)
+
+
+def _chosen(op: TimeOp, params: Params, numbers: tuple[int, ...], count: int) -> np.ndarray:
+    """Which of a clip's frames an operation takes, in order.
+
+    Raises:
+        OpFailed: it raised an error.
+    """
+    try:
+        return op.frames(params, np.array(numbers, np.int32), np.arange(count))
+    except Exception as error:  # a user's code may raise anything
+        if not op.is_to_blame(error):
+            raise
+        raise op_failed(op.name, params, error) from None
 
 
 def finish(tree: FrameTree, made: dict[int, np.ndarray]) -> np.ndarray:
@@ -236,7 +256,7 @@ def finish(tree: FrameTree, made: dict[int, np.ndarray]) -> np.ndarray:
     (array,) = arrays
     if isinstance(op, TimeOp):
         axis = array.ndim - 4
-        return np.take(array, op.frames(i.params, row, np.arange(array.shape[axis])), axis=axis)
+        return np.take(array, _chosen(op, i.params, tree.row, array.shape[axis]), axis=axis)
     if isinstance(op, ClipOp):
         views = array.reshape(-1, *array.shape[-4:])
         out = np.stack([op.run_clip(i.params, row, view) for view in views])
@@ -260,7 +280,5 @@ def source_frames(tree: FrameTree) -> np.ndarray:
         return np.stack(shown)
     op = get(i.name) if i.kind == InstructionKind.OP else None
     if isinstance(op, TimeOp):
-        return np.take(
-            shown[0], op.frames(i.params, np.array(tree.row, np.int32), np.arange(shown[0].shape[-1])), axis=-1
-        )
+        return np.take(shown[0], _chosen(op, i.params, tree.row, shown[0].shape[-1]), axis=-1)
     return shown[0]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput
 from viewcache.materializer.choices import BranchType, Merge
 from viewcache.materializer.ops import Draw, Rows, get
+from viewcache.materializer.ops.failures import op_failed
 from viewcache.materializer.planning import conditions
 from viewcache.materializer.planning.graph import SOURCE, AbstractGraph
 from viewcache.materializer.planning.program import Instruction, InstructionKind, Program
@@ -242,6 +243,10 @@ class _Group:
             unfit = np.flatnonzero(~op.fits(call.params, stream.height, stream.width))
             of = f"{self.clips.named(int(unfit[0]))!r} at " if len(unfit) else ""
             raise BadInput(f"{of}step {step.name!r}: {bad}") from bad
+        except Exception as error:  # a user's code may raise anything
+            if not op.is_to_blame(error):
+                raise
+            raise op_failed(op.name, call.params, error) from None
         self.made += 1
         self.instructions.append(Instruction.of(call, stream.number, self.made, self.column))
         self.rows.append(rows)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from viewcache.errors import BadVideo, Broken, OpWorkerFailed, ViewcacheError
+from viewcache.errors import BadVideo, Broken, OpFailed, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode_from
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
@@ -20,6 +20,7 @@ from viewcache.materializer.media.picture_head import is_picture, picture_index
 from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe_source
 from viewcache.materializer.media.source import OutOfReach
+from viewcache.materializer.ops.failures import SAY_SIZE
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.audio import AudioMaker
@@ -295,6 +296,8 @@ class _Maker:
         """What an operation gave is not what it said when the clip was planned."""
         if clip.recipe.program.is_remote:
             return OpWorkerFailed(f"{self.job.name}: an op worker made {made}", of_clip=True)
+        if own := clip.recipe.program.own_ops:
+            return OpFailed(f"made {made}, by {', '.join(map(repr, own))}; {SAY_SIZE}")
         return Broken(f"{self.job.name}: made {made}")
 
     def _store_clip(self, clip: _Clip, array: np.ndarray | None) -> Made | None:
@@ -375,6 +378,8 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
             raise BadVideo(f"{job.file}: has {index.frames} frames; a clip was planned up to frame {last}")
         maker = _Maker(job, index, source)
         yield from maker.run(pause)
+    except OpFailed as failed:
+        error, kind = f"{job.name}: {failed}", failed.kind
     except ViewcacheError as refused:
         error, kind = str(refused), refused.kind
     except Exception:  # a worker outlives a job that fails, and says what it was

@@ -25,6 +25,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   ├── CatalogDamaged             catalog_damaged       nothing is lost: rebuild it from the store
     │   ├── CatalogVersion             catalog_version       `viewcache db upgrade`, or a newer viewcache
     │   ├── WorkerDied                 worker_died           read the named worker's reason; its job was repeated
+    │   ├── OpFailed                   op_failed             correct your operation: the message ends with its own error
     │   ├── OpWorkerFailed             op_worker_failed      read what it said last, in the message
     │   ├── StoreUnreachable (ConnectionError)  store_unreachable  check network, bucket and credentials
     │   └── Full (OSError)             full                  free disk space; what is stored stays readable
@@ -58,6 +59,7 @@ __all__ = [
     "MissingExtra",
     "Misuse",
     "NotFound",
+    "OpFailed",
     "OpWorkerFailed",
     "QueryRefused",
     "ReadOnly",
@@ -304,6 +306,12 @@ class WorkerDied(Broken):
     """A worker process died or hung on one job more often than it is repeated."""
 
     kind = "worker_died"
+
+
+class OpFailed(Broken):
+    """An operation of the user's own raised an error, or gave something that is no frame or clip."""
+
+    kind = "op_failed"
 
 
 class OpWorkerFailed(Broken):

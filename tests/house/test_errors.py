@@ -43,6 +43,7 @@ KINDS = {
     "ServiceDown": "service_down",
     "ServiceVersion": "service_version",
     "OpWorkerFailed": "op_worker_failed",
+    "OpFailed": "op_failed",
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 

@@ -8,7 +8,7 @@ import pytest
 
 import viewcache
 from tests.tiny import config, single
-from viewcache.errors import Broken, ViewNotFound
+from viewcache.errors import OpFailed, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.ops import register, transform
 
@@ -132,7 +132,7 @@ def test_what_is_no_clip_is_told(tmp_path: Path, videos: Path) -> None:
     with (
         registry.own_registrations(),
         viewcache.open(given(tmp_path / "own", videos, "floats")) as cache,
-        pytest.raises(Broken, match=r"operation 'floats' gave float64 \(4, 3, 32, 32.*to_dtype"),
+        pytest.raises(OpFailed, match=r"operation 'floats' gave float64 \(4, 3, 32, 32.*to_dtype"),
     ):
         cache.read("train", 0, 0)
 
@@ -154,6 +154,6 @@ def test_threads_take_what_takes_a_generator(tmp_path: Path, videos: Path) -> No
     with (
         registry.own_registrations(),
         viewcache.open(given(tmp_path / "own", videos, "shuffled", **threads)) as cache,
-        pytest.raises(Broken, match="'shuffled' draws from the generators of this process"),
+        pytest.raises(OpFailed, match="'shuffled' draws from the generators of this process"),
     ):
         cache.read("train", 0, 0)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from tests.ops.draws import draws, frame
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, OpFailed
 from viewcache.materializer.ops import Params, registry, transforms
 from viewcache.materializer.ops.transforms import Transform
 from viewcache.ops import register, transform
@@ -201,14 +201,14 @@ def test_what_it_must_not_give(what: str) -> None:
     """Another type or shape is an error that says what came, and what to do."""
     function, told = WRONG[what]
     op = transform(function, name="wrong", random=False, version="1")
-    with pytest.raises(BadInput, match=f"operation 'wrong' {told}.*must give uint8 .4, 3, h, w.*to_dtype"):
+    with pytest.raises(OpFailed, match=f"operation 'wrong' {told}.*must give uint8 .4, 3, h, w.*to_dtype"):
         op.run_clip((), np.zeros(0, np.int32), clip())
 
 
 def test_tensors_of_floats_are_refused() -> None:
     """As arrays are."""
     op = transform(lambda pictures: pictures / 255, name="wrong", takes="tensor", random=False, version="1")
-    with pytest.raises(BadInput, match=r"gave torch\.float32"):
+    with pytest.raises(OpFailed, match=r"gave torch\.float32"):
         op.run_clip((), np.zeros(0, np.int32), clip())
 
 
@@ -289,7 +289,7 @@ def test_threads_may_not_draw_from_what_all_share() -> None:
         ran(grain)
         try:
             by_itself.run_clip(params, np.zeros(2, np.int32), clip())
-        except BadInput as error:
+        except OpFailed as error:
             caught.append(error)
 
     thread = threading.Thread(target=work)

@@ -7,7 +7,7 @@ import pytest
 import viewcache
 from tests.faults.caches import config
 from viewcache.api.queries.ask import ask
-from viewcache.errors import Broken
+from viewcache.errors import Broken, OpFailed
 from viewcache.materializer.ops import registry
 
 MODULE = """
@@ -31,6 +31,7 @@ SPOILT = {
     "flat": ("return frame[0]", "it must give (3, h, w) uint8"),
     "write": ("frame[:] = 0; return frame", "read-only"),
     "raise": ("raise ValueError('not today')", "ValueError: not today"),
+    "size": ("return frame[:, ::2, ::2]", "by 'spoil_size'; another size is said beforehand"),
 }
 
 
@@ -46,12 +47,53 @@ def test_a_broken_contract_is_an_error_that_is_recorded(
     given["cache"]["op_modules"] = [f"spoil_{what}"]
     given["dataset"]["augmentation"][-1]["config"].append({f"spoil_{what}": {}})
     with registry.own_registrations(), viewcache.open(given) as cache:
-        with pytest.raises(Broken) as failed:
+        with pytest.raises(OpFailed, match=r"^v\d\.mp4: |^v\d: ") as failed:
             cache.read("t", 0, 0)
         assert told in str(failed.value)
+        assert f"spoil_{what}" in str(failed.value)
+        assert "/viewcache/" not in str(failed.value)
     messages = [row["message"] for row in ask(str(tmp_path / "own"), "select message from errors").dicts()]
     assert messages
-    assert all(told in str(message) for message in messages)
+    assert all(told in str(message) and str(message).startswith("op_failed: ") for message in messages)
+
+
+DRAWS = """
+from viewcache.materializer.ops import FrameOp, TimeOp
+
+class Draws(FrameOp):
+    name = "draws"
+
+    def resolve(self, params, draw, h, w):
+        return {}["no such draw"]
+
+    def apply(self, params, row, frame):
+        return frame
+
+class Chooses(TimeOp):
+    name = "chooses"
+
+    def frames(self, params, rows, idx):
+        return idx["no such frame"]
+
+OPS = [Draws, Chooses]
+"""
+
+
+@pytest.mark.parametrize("what", ["draws", "chooses"])
+def test_choices_that_fail_are_told(what: str, videos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception while a generation is planned names the operation, too, and not viewcache's planning."""
+    (tmp_path / "own_draws.py").write_text(DRAWS)
+    monkeypatch.syspath_prepend(tmp_path)
+    given = config(tmp_path / "own", videos)
+    given["cache"]["op_modules"] = ["own_draws"]
+    given["dataset"]["augmentation"][-1]["config"].append({what: {}})
+    with (
+        registry.own_registrations(),
+        pytest.raises(OpFailed, match=rf"(?s)operation '{what}' failed.*own_draws\.py.*no such|indices") as failed,
+        viewcache.open(given) as cache,
+    ):
+        cache.read("t", 0, 0)
+    assert "/viewcache/" not in str(failed.value)
 
 
 def test_a_worker_that_finds_other_code_makes_nothing(
