@@ -88,6 +88,11 @@ class CatalogFiles:
         return self.folder / "snapshot.request"
 
     @property
+    def refusal(self) -> Path:
+        """Why the owner could not make the last snapshot that it was asked for."""
+        return self.folder / "snapshot.refused"
+
+    @property
     def building(self) -> Path:
         """The folder in which a new database is built."""
         return self.folder / "creating"

@@ -8,9 +8,11 @@ Commits go on beside the copy: they write to the log, and to blocks of the file 
 checkpoint changes what the head of the file leads to, and all checkpoints are made here, never beside a copy.
 """
 
+import contextlib
 import logging
 import math
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -111,7 +113,22 @@ class Upkeep:
         with open(self._layout.request, "rb") as request:
             self._layout.request.unlink()
             asked_ns = os.fstat(request.fileno()).st_mtime_ns
-        self._publish(asked_ns)
+        try:
+            self._publish(asked_ns)
+        except errors.ViewcacheError as error:
+            if not self._closed:
+                self._refuse(asked_ns, error)
+            raise
+        self._layout.refusal.unlink(missing_ok=True)
+
+    def _refuse(self, asked_ns: int, error: errors.ViewcacheError) -> None:
+        """Leave word for who asked until then; on a full disk an empty file, which needs no room."""
+        fresh = self._layout.refusal.with_suffix(".tmp")
+        with contextlib.suppress(OSError):  # who asked waits in vain then, and says so
+            with contextlib.suppress(OSError):
+                fresh.write_text(f"{error.kind}\n{error}")
+            os.utime(fresh, ns=(asked_ns, asked_ns))
+            os.rename(fresh, self._layout.refusal)
 
     def _fold_alone(self) -> None:
         with self._one:
@@ -153,7 +170,10 @@ class Upkeep:
             fresh.unlink(missing_ok=True)
             if self._closed:
                 raise errors.Closed("this catalog was closed; open the cache again")
-            raise errors.Full(f"no snapshot of {self._layout.database}: {said.decode(errors='replace').strip()}")
+            raise errors.Full(
+                f"no snapshot of {self._layout.database}: {said.decode(errors='replace').strip()}; it takes "
+                f"{_size(self._layout.database)} bytes, and {_room(self._layout)}; free disk space"
+            )
 
     def _fold(self) -> None:
         """Fold the log into the file as soon as nothing is in the way; commits go on until then.
@@ -197,6 +217,10 @@ def _size(path: Path) -> int:
         return 0
 
 
+def _room(layout: CatalogFiles) -> str:
+    return f"{shutil.disk_usage(layout.folder).free} bytes are free where {layout.folder} lies"
+
+
 def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float = 0.0) -> Path:
     """Ask the owner of a catalog for a snapshot and wait for it.
 
@@ -211,8 +235,9 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float 
 
     Raises:
         NotFound: there is no catalog.
+        Full: the owner has no space for it.
         Timeout: nobody published one, because no owner runs or a transaction takes long.
-        Broken: the folder cannot be written.
+        Broken: the folder cannot be written, or the owner could not make one.
     """
     layout = CatalogFiles(Path(folder).absolute())
     if not layout.database.exists():
@@ -224,8 +249,22 @@ def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float 
     while time.monotonic() < until:
         if _modified_ns(layout.snapshot) >= asked:
             return layout.snapshot
+        if _modified_ns(layout.refusal) >= asked:
+            raise _refused(layout)
         time.sleep(_POLL_S)
     raise errors.Timeout(f"no snapshot of {layout.folder} within {wait_s} s: does its owner still run?")
+
+
+def _refused(layout: CatalogFiles) -> errors.ViewcacheError:
+    """The word that the owner left."""
+    try:
+        kind, _, why = layout.refusal.read_text(errors="replace").partition("\n")
+    except OSError:
+        kind = why = ""
+    if not why:
+        return errors.Full(f"no snapshot of {layout.folder}: the disk is full, {_room(layout)}; free disk space")
+    kinds: tuple[type[errors.ViewcacheError], ...] = (errors.Full, errors.Timeout)
+    return next((each for each in kinds if each.kind == kind), errors.Broken)(why)
 
 
 def _age_s(snapshot: Path) -> float:
@@ -238,7 +277,8 @@ def _age_s(snapshot: Path) -> float:
 def _request(layout: CatalogFiles) -> int:
     """Ask for a snapshot; the time that it must have at least, nanoseconds.
 
-    That is later than the time of any snapshot and request before, though the clock may have been set back since.
+    That is later than the time of any snapshot, refusal and request before, though the clock may have been set back
+    since.
     """
     while True:
         try:
@@ -249,7 +289,8 @@ def _request(layout: CatalogFiles) -> int:
                 "be written"
             ) from error
         try:
-            asked = max(time.time_ns(), _modified_ns(layout.snapshot) + 1, os.fstat(fd).st_mtime_ns)
+            last = max(_modified_ns(layout.snapshot), _modified_ns(layout.refusal))
+            asked = max(time.time_ns(), last + 1, os.fstat(fd).st_mtime_ns)
             os.utime(fd, ns=(asked, asked))
             status = os.fstat(fd)
         finally:

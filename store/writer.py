@@ -258,7 +258,7 @@ class ObjectWriter:
             return error
         if error.errno in _NO_ROOM:
             return Full(
-                f"cannot write object {self._key} below {self._root}: {error.strerror}; free disk space, lower the "
+                f"cannot write objects below {self._root}: {error.strerror}; free disk space, lower the "  # one for all
                 f"budget, or raise the limits of this process (ulimit -n, ulimit -f)"
             )
         return Broken(

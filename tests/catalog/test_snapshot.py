@@ -182,3 +182,63 @@ def test_a_database_that_is_opened_again_meanwhile(folder: Path, slow_copy: Path
     finally:
         upkeep.close()
         database.close()
+
+
+def broken_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ``cp`` that finds no room, until the file is removed that comes back."""
+    bin_ = folder.parent / "bin"
+    bin_.mkdir()
+    cp, full = shutil.which("cp"), bin_ / "full"
+    full.touch()
+    said = "cp: error writing: No space left on device"
+    (bin_ / "cp").write_text(f'#!/bin/sh\nif [ -e {full} ]; then echo "{said}" >&2; exit 1; fi\nexec {cp} "$@"\n')
+    (bin_ / "cp").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
+    return full
+
+
+def test_a_snapshot_that_cannot_be_made_is_told_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks an owner whose disk is full learns that, and where, each time; once there is room it has a snapshot."""
+    full = broken_copy(folder, monkeypatch)
+    with Catalog.open(folder):
+        for _ in range(2):
+            with pytest.raises(
+                errors.Full, match=rf"no snapshot of {folder}.*No space left.* are free where {folder} lies"
+            ):
+                read_snapshot(folder, 60.0)
+        full.unlink()
+        assert shown(read_snapshot(folder, 60.0)) == ([], [])
+        assert not CatalogFiles(folder).refusal.exists()
+
+
+def test_a_refusal_that_finds_no_room_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes not even the reason: an empty file says it."""
+    broken_copy(folder, monkeypatch)
+
+    with Catalog.open(folder):
+        fresh = CatalogFiles(folder).refusal.with_suffix(".tmp")
+        written = Path.write_text
+
+        def write_text(path: Path, text: str) -> int:
+            if path != fresh:
+                return written(path, text)
+            path.touch()
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "write_text", write_text)
+        with pytest.raises(errors.Full, match=rf"no snapshot of {folder}: the disk is full, \d+ bytes are free"):
+            read_snapshot(folder, 60.0)
+
+
+def test_other_reasons_keep_their_kind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps a checkpoint away is a timeout for who asked, and what is broken is broken."""
+    for error in (errors.Timeout("no checkpoint"), errors.CatalogDamaged("torn")):
+        with Catalog.open(folder), monkeypatch.context() as patch:
+
+            def fail(_: object, error: errors.ViewcacheError = error) -> None:
+                raise error
+
+            patch.setattr(snapshot.Upkeep, "_fold", fail)
+            expected = errors.Timeout if isinstance(error, errors.Timeout) else errors.Broken
+            with pytest.raises(expected, match=str(error)):
+                read_snapshot(folder, 60.0)

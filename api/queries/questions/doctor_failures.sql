@@ -1,2 +1,2 @@
 -- What went wrong, the last first?
-select message, at_s from errors where at_s is not null order by at_s desc
+select message, max(at_s) as at_s from errors where at_s is not null group by message order by max(at_s) desc
