@@ -6,8 +6,9 @@ often as they can, so that what one job loads the others find in a cache. Nothin
 
 import threading
 from array import array
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +35,11 @@ class DependentSampler:
                 long a cache must keep an element for the slowest job; jobs further apart draw apart.
 
         Raises:
-            BadInput: a number is out of range.
+            BadInput: what is given is no whole number, or out of range.
         """
-        if elements < 1 or ahead < 1:
-            raise BadInput(f"a sampler needs elements and ahead of at least 1; got {elements} and {ahead}")
-        self.elements = elements
-        self.seed = seed
-        self.ahead = ahead
+        self.elements = _whole("elements", elements, 1)
+        self.seed = _whole("seed", seed)
+        self.ahead = _whole("ahead", ahead, 1)
         self._order = DependentOrder(elements, KeyedChance(seed))
         self._jobs: dict[str, JobSampler] = {}
         self._lock = threading.RLock()
@@ -63,15 +62,22 @@ class DependentSampler:
             epochs: how many it will have. Known, its next epoch is drawn before the last one is used up.
 
         Raises:
-            BadInput: the name is taken, or there are no elements, or an element is out of range or given twice.
+            BadInput: the name is taken or no text, or there are no elements, or an element is out of range or given
+                twice.
         """
-        chosen = np.arange(self.elements) if elements is None else np.array([*elements])
+        if not isinstance(name, str):
+            raise BadInput(f"join: name is {_shown(name)}; allowed: a text")
+        try:
+            chosen = np.arange(self.elements) if elements is None else np.array([*elements])
+        except (TypeError, ValueError):  # nothing to go through, or lists of different lengths
+            raise BadInput(
+                f"join: elements is {_shown(elements)}; allowed: distinct indices, or None for all"
+            ) from None
         if len(chosen) == 0 or chosen.dtype.kind not in "iu" or chosen.ndim != 1:
             raise BadInput(f"job {name!r} needs elements, as whole numbers; got {len(chosen)} of {chosen.dtype}")
-        if epochs is not None and epochs < 1:
-            raise BadInput(f"job {name!r} needs at least 1 epoch; got {epochs}")
+        most = None if epochs is None else _whole("epochs", epochs, 1)
         with self._lock:
-            job = JobSampler(self, name, chosen.astype(np.int64), epochs)
+            job = JobSampler(self, name, chosen.astype(np.int64), most)
             self._order.insert(name, job.elements)
             self._jobs[name] = job
             return job
@@ -113,22 +119,32 @@ class DependentSampler:
         `job` gives them to you. What was drawn stays as it was drawn.
 
         Raises:
-            BadInput: the state is of a dataset of another size or of another seed.
+            BadInput: it is no such state, or that of a dataset of another size or of another seed. Nothing has changed.
         """
+        given: object = state
+        if not isinstance(given, Mapping) or not given.keys() >= {"elements", "seed", "jobs"}:
+            raise BadInput(f"load_state_dict: state is {_shown(given)}; allowed: what `state_dict` gave")
         for what in ("elements", "seed"):
             if state[what] != getattr(self, what):
                 raise BadInput(
                     f"the state has {what} = {state[what]}, this sampler {getattr(self, what)}; make one like the other"
                 )
-        with self._lock:
-            for name in self.jobs:
-                self.leave(name)
+        order = DependentOrder(self.elements, KeyedChance(self.seed))
+        jobs: dict[str, JobSampler] = {}
+        try:
             for name, kept in state["jobs"].items():
                 elements = np.asarray(kept["elements"], np.int64)
                 job = JobSampler(self, name, elements, kept["epochs"])
                 needs = job._restore(kept)
-                self._order.insert(name, needs, epoch=job._drawing, position=len(elements) - len(needs))
-                self._jobs[name] = job
+                order.insert(name, needs, epoch=job._drawing, position=len(elements) - len(needs))
+                jobs[name] = job
+        except BadInput:
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            what = f"{type(error).__name__}: {error}"
+            raise BadInput(f"load_state_dict: the jobs of state are not what `state_dict` gave ({what})") from error
+        with self._lock:
+            self._order, self._jobs = order, jobs
 
     def job(self, name: str) -> "JobSampler":
         """The sampler of a job.
@@ -168,6 +184,22 @@ class DependentSampler:
         job._drawing = epoch
         job._drawn[epoch] = array("q")
         self._order.insert(job.name, job.elements, epoch=epoch)
+
+
+def _whole(name: str, value: object, least: int | None = None) -> int:
+    """A whole number that was given, of Python or NumPy."""
+    of = "" if least is None else f" of at least {least}"
+    try:
+        number = None if isinstance(value, bool) else index(cast(SupportsIndex, value))
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        raise BadInput(f"{name} is {_shown(value)}; allowed: a whole number{of}")
+    return number
+
+
+def _shown(value: object) -> str:
+    return f"{value!r:.200}"
 
 
 class JobSampler:

@@ -127,7 +127,7 @@ class DependentOrder:
             BadInput: the job is in already, or an element is out of range or given twice.
         """
         if name in self._home:
-            raise BadInput(f"job {name!r} draws already; remove it first, or choose another name")
+            raise BadInput(f"job {name!r} draws already; let it `leave` first, or choose another name")
         wanted = np.zeros(self.elements, bool)
         if len(elements) and not 0 <= elements.min() <= elements.max() < self.elements:
             raise BadInput(

@@ -1,9 +1,11 @@
 """The dependent sampler by itself, as people use it beside their own dataset and loader."""
 
+import re
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
@@ -156,7 +158,7 @@ def test_names_and_elements_are_checked() -> None:
     for elements, message in [([], "needs elements"), ([0.5], "whole numbers"), ([3, 3], "twice"), ([10], "0 to 9")]:
         with pytest.raises(BadInput, match=message):
             shared.join("b", elements)  # type: ignore[arg-type]  # 0.5 is what is refused
-    with pytest.raises(BadInput, match="draws already"):
+    with pytest.raises(BadInput, match="draws already; let it `leave` first"):
         shared.join("a")
     with pytest.raises(BadInput, match="at least 1"):
         shared.join("b", epochs=0)
@@ -172,3 +174,61 @@ def test_names_and_elements_are_checked() -> None:
     with pytest.raises(Closed, match="has left"):
         next(iter(job))
     assert np.count_nonzero(shared.references()) == 0
+
+
+@pytest.mark.parametrize("wrong", ["10", 10.5, 0, True, None, range(10), np.arange(3), np.float64(3)])
+def test_counts_are_whole_numbers(wrong: Any) -> None:
+    """What is no count is refused with the argument and what was given; nothing is taken for a number that is none."""
+    with pytest.raises(BadInput, match=rf"^elements is {re.escape(repr(wrong))}; allowed: a whole"):
+        DependentSampler(wrong)
+    with pytest.raises(BadInput, match=r"^ahead is .*; allowed: a whole number of at least 1"):
+        DependentSampler(10, ahead=wrong)
+    if wrong is not None:
+        with pytest.raises(BadInput, match=r"^epochs is .*; allowed: a whole number of at least 1"):
+            DependentSampler(10).join("a", epochs=wrong)
+    if isinstance(wrong, bool) or not isinstance(wrong, int):
+        with pytest.raises(BadInput, match=r"^seed is .*; allowed: a whole number$"):
+            DependentSampler(10, seed=wrong)
+
+
+def test_numbers_of_numpy_are_taken() -> None:
+    """A length or a seed that NumPy computed is as good as Python's own."""
+    shared = DependentSampler(np.int64(10), seed=np.uint32(3), ahead=np.int16(4))  # type: ignore[arg-type] # the promise
+    assert repr(shared) == "DependentSampler(10 elements, jobs: none)"
+    assert len([*shared.join("a", np.arange(4), epochs=np.int64(1))]) == 4  # type: ignore[arg-type] # the same
+
+
+@pytest.mark.parametrize("name", [3, None, b"a", ("a",)])
+def test_a_name_is_a_text(name: Any) -> None:
+    """Another name is refused when it comes, and the jobs that are there go on."""
+    shared = DependentSampler(10)
+    job = shared.join("a")
+    with pytest.raises(BadInput, match=rf"join: name is {re.escape(repr(name))}; allowed: a text"):
+        shared.join(name)
+    with pytest.raises(BadInput, match="join: elements is 5; allowed: distinct indices"):
+        shared.join("b", 5)  # type: ignore[arg-type] # is what is refused
+    assert sorted(job) == [*range(10)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: None,
+        lambda state: {},
+        lambda state: [state],
+        lambda state: state | {"jobs": None},
+        lambda state: state | {"jobs": {"a": {}}},
+        lambda state: state | {"jobs": {"a": state["jobs"]["a"] | {"drawn": {}}}},
+        lambda state: state | {"jobs": {"b": state["jobs"]["a"], "a": state["jobs"]["a"] | {"elements": [99]}}},
+        lambda state: state | {"jobs": {"a": state["jobs"]["a"] | {"elements": "x"}}},
+    ],
+    ids=["none", "empty", "a list", "no jobs", "empty job", "nothing drawn", "foreign element", "text"],
+)
+def test_what_is_no_state_changes_nothing(change: Callable[[dict[str, Any]], Any]) -> None:
+    """It is refused, and the jobs stand where they stood."""
+    shared = DependentSampler(10)
+    job = shared.join("a")
+    first = [*islice(job, 3)]
+    with pytest.raises(BadInput, match=r"load_state_dict: |job 'a' needs elements 99"):
+        shared.load_state_dict(change(shared.state_dict()))
+    assert sorted([*first, *job]) == [*range(10)]
