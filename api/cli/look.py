@@ -63,7 +63,7 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.queries.status import status
     from viewcache.api.service.watching import stats_of
 
-    located = locate(arguments.where)
+    located = locate(arguments.where, tasks=False)
     found, service = status(located.catalog), stats_of(Path(located.root))
     differs = [] if service is None else _unlike(arguments.where, located, service.settings)
     if terminal.json:
@@ -106,7 +106,8 @@ def _sql(arguments: argparse.Namespace, terminal: Terminal) -> int:
             f"seconds go up to {_MOST_S} and --wait may be 0, rows from 1 to {_MOST_ROWS}"
         )
     limits = QueryLimits(seconds=arguments.seconds, rows=arguments.rows)
-    answer = ask(locate(arguments.where).catalog, arguments.query, limits, wait_s=arguments.wait)
+    where = locate(arguments.where, tasks=False).catalog
+    answer = ask(where, arguments.query, limits, wait_s=arguments.wait)
     if arguments.csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(answer.columns)

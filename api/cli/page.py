@@ -58,7 +58,7 @@ def _top(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     if not LEAST_S <= arguments.interval <= 3600:
         raise BadInput(f"--interval {arguments.interval:g}: from {LEAST_S:g} to 3600 seconds; each look costs some CPU")
-    located = locate(arguments.where)
+    located = locate(arguments.where, tasks=False)
     if arguments.json:
         terminal.data(to_builtins(gather(located)))
         return 0

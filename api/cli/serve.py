@@ -55,7 +55,7 @@ def _stop(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import locate
     from viewcache.api.service.stopping import stop
 
-    root = Path(locate(arguments.where).root)
+    root = Path(locate(arguments.where, tasks=False).root)
     pid = stop(root, if_idle=arguments.if_idle, now=arguments.now)
     if arguments.json:
         terminal.data({"stopped": pid})

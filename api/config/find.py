@@ -66,8 +66,13 @@ def named_files(named: Sequence[str] = ()) -> list[Path]:
     return list(map(Path, paths))
 
 
-def locate(named: str | None = None) -> Located:
+def locate(named: str | None = None, *, tasks: bool = True) -> Located:
     """Find the cache of a configuration or folder; nothing is made.
+
+    Args:
+        named: the configuration, or the cache's folder; None = the one that is near.
+        tasks: whether the configuration's tasks are read, and the modules of its operations imported. Without, what is
+            wrong in them is nobody's business: to look at a cache, or to end its service, takes its own section alone.
 
     Raises:
         NotFound: there is nothing of that name, or nothing near.
@@ -83,9 +88,17 @@ def locate(named: str | None = None) -> Located:
         return Located(str(path.absolute()), str(path.absolute()))
     if not path.exists():
         raise NotFound(f"{path} does not exist; name a cache's folder or a configuration")
-    config = configuration([str(path)])
+    config = configuration([str(path)]) if tasks else _cache_alone(path)
     root = config.cache.local.url
     return Located(root if config.cache.catalog == "duckdb" else config.cache.catalog, root, config)
+
+
+def _cache_alone(path: Path) -> "Config":
+    from viewcache.api.config.load import assemble, read_documents
+    from viewcache.api.config.problems import CacheAlone
+
+    files: list[str] = []
+    return assemble(list(read_documents(path, files)), files, CacheAlone()).value
 
 
 def nearest() -> Path:

@@ -217,7 +217,7 @@ def _assemble(written: Iterable[tuple[Node, str]], files: Sequence[str], problem
     core_w = problems.part(partial(_core_w, cache))
     tags: dict[str, Place] = {}
     tasks: list[Part[TaskSpec]] = []
-    for document in documents:
+    for document in documents if problems.tasks else ():
         listed = problems.part(partial(document.entries.items, "dataset"))
         for node, label in listed.value_or([]):
             tasks.append(problems.part(partial(_task, node, label, document.folder, cache, tiers, tags, problems)))

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from viewcache.errors import ConfigError
 
-__all__ = ["Collected", "Part", "Problems", "Refused"]
+__all__ = ["CacheAlone", "Collected", "Part", "Problems", "Refused"]
 
 T = TypeVar("T")
 
@@ -56,6 +56,8 @@ class Problems:
 
     imports = True
     """Whether the modules of ``cache.op_modules`` are imported."""
+    tasks = True
+    """Whether tasks are read, and not the section ``cache`` alone."""
 
     def __init__(self) -> None:
         """Begin without problems."""
@@ -87,6 +89,13 @@ class Problems:
         except Refused:
             pass
         return Part()
+
+
+class CacheAlone(Problems):
+    """Raises the first mistake of the section ``cache``: no task is read, and no code of the user's is imported."""
+
+    imports = False
+    tasks = False
 
 
 class Collected(Problems):

@@ -209,7 +209,8 @@ def load_modules(modules: Iterable[str], *, key: str = "op_modules") -> tuple[st
         try:
             ops = importlib.import_module(module).OPS
         except ImportError as error:
-            raise BadInput(f"{key}: {module} cannot be imported: {error}; is it installed here?") from error
+            hint = "is it installed here, or its folder on PYTHONPATH?"
+            raise BadInput(f"{key}: {module} cannot be imported: {error}; {hint}") from error
         except AttributeError as error:
             raise BadInput(f"{key}: {module} has no list OPS of operations: {error}") from error
         found += [register(op).name for op in ops]

@@ -115,7 +115,7 @@ def test_a_closed_pipe_is_no_error(made: Site) -> None:
 def test_unexpected_errors_are_told_as_such(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug ends with 5, a trace and a request to report it, never with a code that means something else."""
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("viewcache.api.config.find.locate", broken)

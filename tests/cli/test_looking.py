@@ -266,3 +266,39 @@ def test_what_is_no_cache_is_told(site: Site, name: str, code: int, told: str) -
     for command in ("status", "gc", "verify"):
         site.run(command, name, code=code)
         assert told in site.words
+
+
+MISTAKES = {
+    "a module that is not on the path": ("workers: 1", "workers: 1\n  op_modules: [not_on_the_path]"),
+    "a module with a mistake": ("workers: 1", "workers: 1\n  op_modules: [broken_module]"),
+    "an unknown operation": ("flip: {", "flop: {"),
+    "a task without a tag": ("  tag: train\n", ""),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_looking_takes_the_section_of_the_cache_alone(
+    what: str, made: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sql`, `status`, `top` and `stop` neither import operations nor read tasks; what trains still refuses both."""
+    (tmp_path / "broken_module.py").write_text("def (")
+    monkeypatch.syspath_prepend(tmp_path)
+    before, after = MISTAKES[what]
+    text = made.config.read_text()
+    assert before in text
+    made.config.write_text(text.replace(before, after))
+    assert made.json("sql", "train.yaml", "select count(*) from tasks")["rows"] == [[1]]
+    assert "tasks" in made.json("status", "train.yaml")
+    assert made.json("top", "train.yaml")
+    made.run("stop", "train.yaml", code=3)
+    assert "no service runs" in made.words
+    made.run("plan", "train.yaml", code=2)
+    if what == "a module that is not on the path":
+        assert "is it installed here, or its folder on PYTHONPATH?" in made.words
+
+
+def test_a_mistake_in_the_section_of_the_cache_is_told(made: Site) -> None:
+    """What a look does need is still checked."""
+    made.config.write_text(made.config.read_text().replace("workers: 1", "worker: 1"))
+    made.run("status", "train.yaml", code=2)
+    assert "workers" in made.words

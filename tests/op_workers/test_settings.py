@@ -127,7 +127,8 @@ def _python(folder: Path, before: str) -> Path:
         (_not_in_path, ".python: there is no program no-such-python-in-path"),
         (
             _no_module,
-            "modules: no_such_module cannot be imported: No module named 'no_such_module'; is it installed here?",
+            "modules: no_such_module cannot be imported: No module named 'no_such_module'; is it installed here, or "
+            "its folder on PYTHONPATH?",
         ),
         (_no_ops, "without has no list OPS of operations"),
         (_breaks, "RuntimeError: at import"),
