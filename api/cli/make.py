@@ -30,7 +30,7 @@ def add_commands(commands: "Commands") -> None:
     """Describe these commands to the parser."""
     plan = commands.add_parser("plan", help="what would be made, how large and how long, before anything runs")
     plan.add_argument("config", nargs="*", metavar="CONFIG", help="YAML files (default: as `viewcache status`)")
-    plan.add_argument("--generation", type=int, default=0, metavar="N", help="which group of epochs (default 0)")
+    plan.add_argument("--generation", type=int, metavar="N", help="which group of epochs (default 0)")
     plan.add_argument("--budget", metavar="SIZES", help=BUDGET_HELP)
     plan.add_argument("--pace", type=float, metavar="S", help="with --budget: seconds that training takes a batch")
     plan.add_argument("--epochs", type=int, metavar="N", help="with --budget: only the first N epochs, in generations")
@@ -58,12 +58,14 @@ def _plan(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.preview.plan import previews
     from viewcache.errors import BadInput
 
+    if arguments.budget is not None and arguments.generation is not None:
+        raise BadInput("--budget compares whole trainings, and --generation plans a group of epochs; name one of them")
     if arguments.budget is not None:
         return _what_if(arguments, terminal)
     if arguments.pace is not None or arguments.epochs is not None:
         raise BadInput("--pace and --epochs say how budgets are compared; name them, as in --budget 10GB,50GB")
     with terminal.progress("looking at files") as bar:
-        found = previews(configuration(arguments.config), [arguments.generation], progress=bar.at)
+        found = previews(configuration(arguments.config), [arguments.generation or 0], progress=bar.at)
     _show_previews(found, terminal)
     return 0
 

@@ -38,10 +38,13 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import configuration
     from viewcache.api.service import answers, wire
     from viewcache.api.service.run import serve
+    from viewcache.errors import BadInput
 
+    idle_s = math.inf if arguments.idle is None else arguments.idle
+    if not idle_s >= 0:  # nor what is no number
+        raise BadInput(f"--idle {idle_s:g}: at least 0 seconds; leave it out to serve until it is ended")
     config = configuration(arguments.config)
     root = Path(config.cache.local.url)
-    idle_s = math.inf if arguments.idle is None else arguments.idle
 
     def ready(answer: answers.Answer) -> None:
         if isinstance(answer, answers.Failed):

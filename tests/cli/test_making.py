@@ -319,3 +319,17 @@ def test_plan_with_a_pace_needs_budgets(site: Site) -> None:
     site.run("plan", "train.yaml", "--pace", "1", code=2)
     assert "--budget" in site.words
     site.run("plan", "train.yaml", "--budget", "1kB", code=1)
+
+
+def test_budgets_are_not_of_one_generation(site: Site) -> None:
+    """An option that would do nothing is refused."""
+    site.run("plan", "--generation", "0", "--budget", "10MB", code=2)
+    assert "name one of them" in site.words
+
+
+@pytest.mark.parametrize("idle", ["-1", "nan", "-inf"])
+def test_serving_until_before_the_beginning(site: Site, idle: str) -> None:
+    """A time that is none is refused, and no service comes and goes."""
+    site.run("serve", f"--idle={idle}", code=2)
+    assert "at least 0 seconds" in site.words
+    assert not site.store.exists()
