@@ -253,7 +253,8 @@ def _scanned(config: Config, places: _Places, progress: Progress | None) -> Iter
                     yield _refused(spec, error, _place_of(spec, error, places))
                     break  # nothing comes after a task that cannot be opened; those that are left are asked anew
                 for text in refused:
-                    yield Problem(Level.ERROR, BadInput.kind, f"task {spec.name!r}: {text}", spec.place)
+                    named = text if f"task {spec.name!r}" in text else f"task {spec.name!r}: {text}"
+                    yield Problem(Level.ERROR, BadInput.kind, named, spec.place)
                 yield from _planned(config, task, places, refused)
 
 

@@ -141,14 +141,22 @@ class Classes:
         if not len(wrong) or not (self.given or self.is_multi):
             return
         values = sorted(set(as_text(self._values.take(pa.array(wrong))).to_pylist()))
-        told = ", ".join(map(repr, values[:_NAMED])) + (f" and {len(values) - _NAMED} more" if values[_NAMED:] else "")
+        are_places = pa.types.is_integer(self._values.type) and not self._looks_up_numbers
+        shown = values if are_places else [*map(repr, values)]
+        told = ", ".join(shown[:_NAMED]) + (f" and {len(values) - _NAMED} more" if values[_NAMED:] else "")
         if not self.given:
             raise BadInput(f"the labels {told} are below 0: several labels of a video are names, or numbers from 0")
         hint = did_you_mean(values[0], self.names)
+        labels = "is a label" if len(values) == 1 else "are labels"
+        names = ", ".join(map(repr, self.names[:_NAMED])) + (", …" if self.names[_NAMED:] else "")
+        if are_places:
+            raise BadInput(
+                f"{told} {labels} of the table: whole numbers are places among the names of classes, from 0 to "
+                f"{len(self.names) - 1} ({names})"
+            )
         raise BadInput(
-            f"{told} {'is a label' if len(values) == 1 else 'are labels'} of the table and not among the "
-            f"{len(self.names)} names of classes ({', '.join(map(repr, self.names[:_NAMED]))}"
-            f"{', …' if self.names[_NAMED:] else ''})" + (f"; {hint}" if hint else "")
+            f"{told} {labels} of the table and not among the {len(self.names)} names of classes ({names})"
+            + (f"; {hint}" if hint else "")
         )
 
     def numbers(self, rows: NDArray[np.int64]) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput, BadVideo
 from viewcache.materializer.choices import OnBadVideo, OnLowFps, OnShortVideo
 from viewcache.materializer.dataset.files import Files
+from viewcache.materializer.dataset.links import is_of_link
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.media.index import too_large
 from viewcache.materializer.media.source import shown
@@ -118,9 +119,10 @@ class ItemFit:
         bad = np.flatnonzero(chosen & ~good)
         if len(bad) and spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            raise BadVideo(
-                f"{self.error(int(bad[0]))}{more}; repair or remove it, or set on_bad_{spec.media}: skip or replace"
-            )
+            policy, error = f"or set on_bad_{spec.media}: skip or replace", self.error(int(bad[0]))
+            if is_of_link(error):  # it has said what else can be done
+                raise BadVideo(f"{error}, remove the link, {policy}{more}")
+            raise BadVideo(f"{error}{more}; repair or remove it, {policy}")
         mine = chosen & (good | (spec.on_bad_video != OnBadVideo.SKIP)) & (self.long_enough(span) | ~good)
         if not (mine & self.usable(span)).any():
             rows = np.flatnonzero(chosen & good) if (chosen & good).any() else np.flatnonzero(chosen)

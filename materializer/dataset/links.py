@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from viewcache.errors import DatasetNotFound
 from viewcache.materializer.spec import DatasetSpec
 
-__all__ = ["NO_LINKS", "Links", "links_of"]
+__all__ = ["NO_LINKS", "Links", "is_of_link", "links_of"]
+
+_LEAVES = "is a link that leaves the dataset's folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +27,13 @@ class Links:
 
     def problem(self, path: str) -> str:
         """Why a link is not followed that `allows` refuses."""
-        cure = "name a folder above that in link_roots" if self.follow else "follow_links: true follows others, too"
-        return (
-            f"is a link that leaves the dataset's folder (to {os.path.realpath(path)}); links are followed only "
-            f"inside it: {cure}"
-        )
+        cure = "name a folder above that in link_roots" if self.follow else "set follow_links: true"
+        return f"{_LEAVES} (to {os.path.realpath(path)}); links are followed only inside it: {cure}"
+
+
+def is_of_link(problem: str) -> bool:
+    """Whether a file is bad because its link is not followed, and not by what it holds."""
+    return _LEAVES in problem
 
 
 def links_of(spec: DatasetSpec) -> Links:

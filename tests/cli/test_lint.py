@@ -46,6 +46,7 @@ def test_scan_refuses_a_definition_that_was_drawn_otherwise(made: Site) -> None:
     found = only(made, "--scan")
     assert (found["kind"], found["at"]) == ("bad_input", (7, 3))
     assert "`viewcache run` would refuse this" in str(found["message"])
+    assert str(found["message"]).count("task 'train'") == 1
     with pytest.raises(BadInput, match="train"):
         viewcache.open(made.config)
 

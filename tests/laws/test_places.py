@@ -251,6 +251,13 @@ def test_following_links_may_be_set_later(pool: Path, folders: Path) -> None:
         opened(folders, str(pool), **keys)
 
 
+def test_a_link_that_is_not_followed_need_not_be_repaired(pool: Path, folders: Path) -> None:
+    """What can be done about it is said in one sentence: the folder it leads to may be named, or the link removed."""
+    policy = "remove the link, or set on_bad_video: skip or replace"
+    with pytest.raises(BadVideo, match=rf"name a folder above that in link_roots, {policy} \(and \d more\)$"):
+        opened(folders, str(pool), follow_links=True)
+
+
 def test_a_folder_of_links_that_is_not_there(pool: Path, folders: Path, tmp_path: Path) -> None:
     """What is to be followed into a folder that is missing is an error that names it, and no silence."""
     with pytest.raises(DatasetNotFound, match=r"link_roots: .*nowhere is no folder"):

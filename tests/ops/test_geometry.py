@@ -172,7 +172,7 @@ def test_a_crop_larger_than_the_frame_is_refused() -> None:
     h, w = np.array([256, 200]), np.array([341, 400])
     assert op.fits(params, h, w).tolist() == [True, False]
     with pytest.raises(
-        BadInput, match=r"random_crop: a frame of 200x400 .* smaller than shape \[224, 224\]; put a resize"
+        BadInput, match=r"random_crop: a frame of 200x400 .* smaller than shape \[224, 224\]; resize to at least"
     ):
         op.resolve(params, draws(2), h, w)
 
