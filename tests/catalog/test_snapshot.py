@@ -17,6 +17,7 @@ from tests.catalog.samples import plan, registered
 from tests.scheduling.harness import until
 from viewcache import errors
 from viewcache.catalog import Catalog, read_snapshot, snapshot
+from viewcache.catalog.duck import DuckEngine
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.opening import open_catalog
 from viewcache.catalog.records import EventRow
@@ -238,7 +239,7 @@ def test_other_reasons_keep_their_kind(folder: Path, monkeypatch: pytest.MonkeyP
             def fail(_: object, error: errors.ViewcacheError = error) -> None:
                 raise error
 
-            patch.setattr(snapshot.Upkeep, "_fold", fail)
+            patch.setattr(DuckEngine, "checkpoint", fail)
             expected = errors.Timeout if isinstance(error, errors.Timeout) else errors.Broken
             with pytest.raises(expected, match=str(error)):
                 read_snapshot(folder, 60.0)
