@@ -365,7 +365,9 @@ def _import_op(node: Node, module: str) -> None:
     try:
         ops.load_modules([module])
     except BadInput as error:
-        raise node.error(ConfigCode.OP_MODULE, f"cache.op_modules: {told(error)}") from error
+        raise node.error(
+            ConfigCode.OP_MODULE, f"cache.op_modules: {told(error).removeprefix('op_modules: ')}"
+        ) from error
     except Exception as error:  # the code of a module may raise anything
         message = f"cache.op_modules: {module} failed when it was imported: {told(error)}"
         raise node.error(ConfigCode.OP_MODULE, message) from error

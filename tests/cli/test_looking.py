@@ -294,6 +294,7 @@ def test_looking_takes_the_section_of_the_cache_alone(
     assert "no service runs" in made.words
     made.run("plan", "train.yaml", code=2)
     if what == "a module that is not on the path":
+        assert ": cache.op_modules: not_on_the_path cannot be imported" in made.words
         assert "is it installed here, or its folder on PYTHONPATH?" in made.words
 
 
