@@ -7,12 +7,13 @@ often as they can, so that what one job loads the others find in a cache. Nothin
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from reprlib import repr as short_repr
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from viewcache.api.arguments import integer, text
 from viewcache.errors import BadInput, Closed, Misuse, NotFound
 from viewcache.materializer.planning.joint_order import DependentOrder, KeyedChance
 
@@ -37,9 +38,9 @@ class DependentSampler:
         Raises:
             BadInput: what is given is no whole number, or out of range.
         """
-        self.elements = _whole("elements", elements, 1)
-        self.seed = _whole("seed", seed)
-        self.ahead = _whole("ahead", ahead, 1)
+        self.elements = integer("elements", elements, least=1)
+        self.seed = integer("seed", seed)
+        self.ahead = integer("ahead", ahead, least=1)
         self._order = DependentOrder(elements, KeyedChance(seed))
         self._jobs: dict[str, JobSampler] = {}
         self._lock = threading.RLock()
@@ -65,17 +66,14 @@ class DependentSampler:
             BadInput: the name is taken or no text, or there are no elements, or an element is out of range or given
                 twice.
         """
-        if not isinstance(name, str):
-            raise BadInput(f"join: name is {_shown(name)}; allowed: a text")
+        name = text("name", name)
         try:
             chosen = np.arange(self.elements) if elements is None else np.array([*elements])
         except (TypeError, ValueError):  # nothing to go through, or lists of different lengths
-            raise BadInput(
-                f"join: elements is {_shown(elements)}; allowed: distinct indices, or None for all"
-            ) from None
+            raise BadInput(f"elements={short_repr(elements)}: distinct indices are needed, or None for all") from None
         if len(chosen) == 0 or chosen.dtype.kind not in "iu" or chosen.ndim != 1:
             raise BadInput(f"job {name!r} needs elements, as whole numbers; got {len(chosen)} of {chosen.dtype}")
-        most = None if epochs is None else _whole("epochs", epochs, 1)
+        most = None if epochs is None else integer("epochs", epochs, least=1)
         with self._lock:
             job = JobSampler(self, name, chosen.astype(np.int64), most)
             self._order.insert(name, job.elements)
@@ -123,7 +121,7 @@ class DependentSampler:
         """
         given: object = state
         if not isinstance(given, Mapping) or not given.keys() >= {"elements", "seed", "jobs"}:
-            raise BadInput(f"load_state_dict: state is {_shown(given)}; allowed: what `state_dict` gave")
+            raise BadInput(f"load_state_dict: state={short_repr(given)}: what `state_dict` gave is needed")
         for what in ("elements", "seed"):
             if state[what] != getattr(self, what):
                 raise BadInput(
@@ -184,22 +182,6 @@ class DependentSampler:
         job._drawing = epoch
         job._drawn[epoch] = array("q")
         self._order.insert(job.name, job.elements, epoch=epoch)
-
-
-def _whole(name: str, value: object, least: int | None = None) -> int:
-    """A whole number that was given, of Python or NumPy."""
-    of = "" if least is None else f" of at least {least}"
-    try:
-        number = None if isinstance(value, bool) else index(cast(SupportsIndex, value))
-    except TypeError:
-        number = None
-    if number is None or (least is not None and number < least):
-        raise BadInput(f"{name} is {_shown(value)}; allowed: a whole number{of}")
-    return number
-
-
-def _shown(value: object) -> str:
-    return f"{value!r:.200}"
 
 
 class JobSampler:
