@@ -175,8 +175,8 @@ def sources_of(source: ConfigSource | Iterable[ConfigSource]) -> list[ConfigSour
     found: list[Any] = [source] if is_one else list(cast(Any, source))
     for each in found:
         if not isinstance(each, str | os.PathLike | Mapping):
-            given = f"source={short_repr(each)}, of type {type(each).__name__}"
-            raise BadInput(f"{given}: a configuration is a path, YAML text or a mapping")
+            given = "…" if isinstance(each, bytes) else short_repr(each)  # bytes may hold credentials
+            raise BadInput(f"source={given}, of type {type(each).__name__}: name a path, YAML text or a mapping")
     return found
 
 
@@ -365,9 +365,8 @@ def _import_op(node: Node, module: str) -> None:
     try:
         ops.load_modules([module])
     except BadInput as error:
-        raise node.error(
-            ConfigCode.OP_MODULE, f"cache.op_modules: {told(error).removeprefix('op_modules: ')}"
-        ) from error
+        message = f"cache.op_modules: {told(error).removeprefix('op_modules: ')}"
+        raise node.error(ConfigCode.OP_MODULE, message) from error
     except Exception as error:  # the code of a module may raise anything
         message = f"cache.op_modules: {module} failed when it was imported: {told(error)}"
         raise node.error(ConfigCode.OP_MODULE, message) from error

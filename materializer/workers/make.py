@@ -378,10 +378,9 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
             raise BadVideo(f"{job.file}: has {index.frames} frames; a clip was planned up to frame {last}")
         maker = _Maker(job, index, source)
         yield from maker.run(pause)
-    except OpFailed as failed:
-        error, kind = f"{job.name}: {failed}", failed.kind
     except ViewcacheError as refused:
-        error, kind = str(refused), refused.kind
+        of_video = f"{job.name}: " if isinstance(refused, OpFailed) else ""
+        error, kind = f"{of_video}{refused}", refused.kind
     except Exception:  # a worker outlives a job that fails, and says what it was
         error, kind = f"{job.name}: {traceback.format_exc(limit=-3)}", Broken.kind
     if maker is None:

@@ -106,7 +106,7 @@ def test_lists_of_any_kind_are_taken(cache: Cache) -> None:
 @pytest.mark.parametrize("source", [3, None, b"train.yaml", [3], object()])
 def test_a_configuration_is_a_path_a_text_or_a_mapping(source: Any) -> None:
     """All else is refused before anything is opened."""
-    with pytest.raises(BadInput, match=r"^source=.*, of type .*: a configuration is a path, YAML text or a mapping"):
+    with pytest.raises(BadInput, match=r"^source=.*, of type .*: name a path, YAML text or a mapping"):
         viewcache.open(source)
 
 

@@ -289,7 +289,7 @@ def test_a_source_is_a_path_text_or_mapping(tmp_path: Path) -> None:
     assert "holds neither cache: nor dataset:" in str(refused([]))
     assert "holds neither cache: nor dataset:" in str(refused(write(tmp_path / "e.yaml", "# later\n")))
     assert "must be a mapping, got a list of 1" in str(refused("- a\n"))
-    with pytest.raises(BadInput, match=r"^source=5, of type int: a configuration is a path, YAML text or a mapping"):
+    with pytest.raises(BadInput, match=r"^source=5, of type int: name a path, YAML text or a mapping"):
         load([5])  # type: ignore[list-item]
     with pytest.raises(NotFound):
         load(os.fspath(tmp_path / "absent.yaml"))
