@@ -21,6 +21,9 @@ LINE_EVERY_S = 5.0
 WIDE, NARROW = 200, 100
 """Characters of a table's line where stdout is no terminal: for tables of values, and for tables with sentences."""
 
+LONGEST_CELL = 10_000
+"""Characters of one value that a table shows: to wrap a million of them takes a second, and ten million ten."""
+
 
 class Terminal:
     """One command's output.
@@ -170,4 +173,5 @@ def _cell(value: object) -> str:
         return f"{value:.4g}" if not 1e4 <= abs(value) < 1e15 else f"{value:.0f}"  # an instant keeps its seconds
     if isinstance(value, bytes | bytearray):
         return f"{len(value)} bytes"
-    return str(value)
+    text = str(value)
+    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}… ({len(text)} characters)"

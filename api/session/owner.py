@@ -163,8 +163,8 @@ class Owner:
         self._readers: dict[str, Reader] = {}
         self._batch_bytes: dict[str, int] = {}
         """Task → most bytes of a batch in the store, looked up once: to look at each of dozens of jobs takes long."""
-        self._admitted = frozenset[str]()
-        """Names of the tasks that are open and share already."""
+        self._admitted, self._fits = frozenset[str](), False
+        """Names of the tasks that are open and share already, and whether the budget holds a batch of each."""
         self._handles: dict[str, OwnedTask] = {}
         self._groups: dict[int, Group] = {}
         self._grown: dict[DatasetSpec, Growing] = {}
@@ -207,7 +207,8 @@ class Owner:
         self._check_budget(specs)
         for task in self.opened:
             task.dataset.files.headers.begin()
-        self._admitted = frozenset(self._readers)
+        self._admitted, self._fits = frozenset(self._readers), True
+        self.counted()
 
     def _share(self) -> None:
         cache = self.config.cache
@@ -378,11 +379,10 @@ class Owner:
 
     def counted(self) -> None:
         """The local tier is counted, or never will be: what there is no room for leaves, and jobs may begin."""
-        if self.recovery.is_over:
-            shrink(self.tiers, self.ledger)
         with self._starting:
-            dispatcher = self.dispatcher
-        if dispatcher is not None:
+            if self.recovery.is_over and self._fits:  # a budget that is refused costs nothing
+                shrink(self.tiers, self.ledger)
+        if (dispatcher := self.dispatcher) is not None:
             dispatcher.counted()
 
     def _reserve(self) -> int:

@@ -83,7 +83,6 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     for tier in opened:
         if tier.away:
             tiers.leave_alone(tier.name, recovered=not recovery.result.walked)
-    shrink(tiers, ledger)
     return Storage(config, ledger, tiers, recovery)
 
 

@@ -154,6 +154,15 @@ def test_the_time_that_is_left_leaves_out_the_start(capsys: pytest.CaptureFixtur
     assert told == ["cold: 1/12", "cold: 7/12, about 5 s left", "cold: 7/12 in 26 s"]
 
 
+def test_tables_cut_what_nobody_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """A value of a hundred million characters is told by its beginning and its length, at once."""
+    terminal.Terminal().table(("text",), [("a" * 10**8,)])
+    shown = "".join(capsys.readouterr().out.split())
+    assert shown.endswith("a…(100000000characters)")
+    assert f"{'a' * terminal.LONGEST_CELL}…" in shown
+    assert "a" * (terminal.LONGEST_CELL + 1) not in shown
+
+
 def test_tables_end_where_their_words_end(capsys: pytest.CaptureFixture[str]) -> None:
     """In a pipe lines have no blanks at their end, and sentences are wrapped at the width that is asked for."""
     terminal.Terminal().table(("name", "purpose"), [("demand", "word " * 40)], width=terminal.NARROW)

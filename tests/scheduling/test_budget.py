@@ -72,6 +72,21 @@ def test_a_budget_below_the_minimum_is_refused(store: Path, videos: Path) -> Non
     viewcache.open(config(store, videos, budget=MINIMUM)).close()
 
 
+def test_a_budget_that_is_refused_costs_nothing(store: Path, videos: Path, truth: Truth) -> None:
+    """What lies in the store stays there for the next start; only a budget that is taken makes room."""
+    with viewcache.open(config(store, videos)) as cache:
+        for place in truth:
+            cache.read("t", *place)
+        assert cache.owner.dispatcher_now().wait_idle(60)
+    before = store_bytes(store)
+    assert before > MINIMUM
+    with pytest.raises(BudgetTooSmall):
+        viewcache.open(config(store, videos, budget=MINIMUM - 1))
+    assert store_bytes(store) == before
+    viewcache.open(config(store, videos, budget=MINIMUM)).close()
+    assert store_bytes(store) <= MINIMUM
+
+
 @pytest.mark.parametrize(
     ("budget", "workers"),
     [
