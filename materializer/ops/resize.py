@@ -54,7 +54,8 @@ class _SwscaleResize(NativeOp):
 
     def unfit_hint(self, params: Params) -> str:
         """The frame is too narrow."""
-        return f"would get a side longer than {MAX_SIDE} pixels; use a smaller short side or resize to a shape"
+        ways = "use a smaller short side, resize to a shape, or leave the file out by `where`"
+        return f"would get a side longer than {MAX_SIDE} pixels; {ways}"
 
     def longest(self, params: Params) -> int:
         """The longest short side that may be asked for; 0 where the shape is exact."""
