@@ -154,12 +154,17 @@ class ViewFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no
         return self._tree.entry(self._strip_protocol(path)).size or 0
 
     def glob(self, path: str, maxdepth: int | None = None, **kwargs: Any) -> Any:
-        """As fsspec says; a question mark that begins a query (``?epoch=``) is no wildcard."""
+        """As fsspec says; a question mark that begins a query (``?epoch=``) is no wildcard.
+
+        Raises:
+            BadUrl: a path with a query, of a form that there is not.
+            ViewNotFound: a path with a query names one thing, which there is not; fsspec asks here before it opens it.
+        """
         path = path if path.endswith("/") else self._strip_protocol(path)
         if not _QUERY.search(path):
             return super().glob(path, maxdepth=maxdepth, **kwargs)
-        found = [path] if self.exists(path) else []
-        return {each: self.info(each) for each in found} if kwargs.get("detail") else found
+        self._tree.entry(path)
+        return {path: self.info(path)} if kwargs.get("detail") else [path]
 
     # Bytes ---------------------------------------------------------------------------------------------------------
 

@@ -80,7 +80,13 @@ def test_a_query_is_no_wildcard(fs: FS) -> None:
     path = f"{VIEW}?rank=1&world=2"
     assert fs.glob(path) == [path]
     assert fs.glob(path, detail=True)[path]["name"] == path
-    assert fs.glob("train/0/9/view?rank=1&world=2") == []
+    for what in (fs.glob, fs.cat):
+        with pytest.raises(FileNotFoundError, match="iteration"):
+            what("train/0/9/view?rank=1&world=2")
+        with pytest.raises(FileNotFoundError, match="sample"):
+            what("train/cat/frame3/aug1?epoch=0&sample=99")
+        with pytest.raises(BadUrl):
+            what("train/0/0/view?color=1")
     assert len(fs.cat(path)) == fs.size(path)
 
 
