@@ -62,7 +62,7 @@ class _Crop(FrameOp):
     def unfit_hint(self, params: Params) -> str:
         """The window is larger."""
         height, width = _shape(params)
-        ways = "resize to at least that before it, use a smaller shape, or leave the frame's file out by `where`"
+        ways = "resize to at least that before it, use a smaller shape, or leave the file out by `where`"
         return f"is smaller than shape [{height}, {width}]; {ways}"
 
     def identity(self, params: Params, rows: Rows, h: np.ndarray, w: np.ndarray) -> NDArray[np.bool_]:

@@ -128,7 +128,7 @@ def test_pictures_that_do_not_fit(tmp_path: Path) -> None:
     save(folder / "tiny.png", picture(1, 1))
     crop = [single({"center_crop": {"shape": [32, 32]}})]
     with (
-        pytest.raises(BadInput, match=r"'tiny' at step .* a frame of 1x1 .* is smaller .* or leave it out by `where`"),
+        pytest.raises(BadInput, match=r"'tiny' at step .* of 1x1 .* is smaller .* leave the file out by `where`"),
         viewcache.open(config(tmp_path / "b", folder, augmentation=crop)) as two,
     ):
         read(two)
