@@ -15,7 +15,6 @@ from viewcache.api.config.load import Config, assemble, read_documents
 from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
-from viewcache.catalog.policies import check_policy
 from viewcache.errors import BadInput, BadVideo, BudgetTooSmall, ConfigError, NotFound, ViewcacheError
 from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.changes import FileChange
@@ -232,9 +231,10 @@ def _little(config: Config, task: TaskSpec, need: int) -> Iterator[Problem]:
 
 def _policy(config: Config, places: _Places) -> Iterator[Problem]:
     """An eviction policy of the user's own that `viewcache run` would refuse."""
-    try:
-        check_policy(config.cache.eviction.policy, config.cache.eviction.folder)
-    except (BadInput, NotFound) as error:
+    from viewcache.api.preview.plan import refused_policy
+
+    error = refused_policy(config)
+    if error is not None:
         yield Problem(Level.ERROR, error.kind, str(error), places.policy())
 
 

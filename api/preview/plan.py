@@ -40,6 +40,7 @@ __all__ = [
     "graph_lines",
     "planned_tasks",
     "previews",
+    "refused_policy",
 ]
 
 
@@ -133,7 +134,8 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         DatasetNotFound: a dataset is not there.
         BadVideo: a video is bad and the policy is ``raise``.
     """
-    numbers, refused = list(generations), _refused(config)
+    numbers, unusable = list(generations), refused_policy(config)
+    refused = () if unusable is None else (f"`viewcache run` would refuse this: {unusable}",)
     found: list[Preview] = []
     savings: list[tuple[int, tuple[Saving, ...]]] = []
     with planned_tasks(config, progress) as tasks:
@@ -158,13 +160,13 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
     return Outlook(tuple(found), tuple(savings), kept)
 
 
-def _refused(config: Config) -> tuple[str, ...]:
-    """Why `viewcache run` would refuse the eviction policy; empty if it would not."""
+def refused_policy(config: Config) -> ViewcacheError | None:
+    """Why `viewcache run` would refuse the eviction policy; None if it would not."""
     try:
         check_policy(config.cache.eviction.policy, config.cache.eviction.folder)
     except (BadInput, NotFound) as error:
-        return (f"`viewcache run` would refuse this: {error}",)
-    return ()
+        return error
+    return None
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class DependentSampler:
         self.elements = integer("elements", elements, least=1)
         self.seed = integer("seed", seed)
         self.ahead = integer("ahead", ahead, least=1)
-        self._order = DependentOrder(elements, KeyedChance(seed))
+        self._order = DependentOrder(self.elements, KeyedChance(self.seed))
         self._jobs: dict[str, JobSampler] = {}
         self._lock = threading.RLock()
 

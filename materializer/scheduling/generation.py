@@ -405,9 +405,9 @@ class AudioSchedule(Schedule[str], Makeable):
         self.revision += 1
 
     def missing(self) -> NDArray[np.void]:
-        """Content keys of what is worth making ahead that nobody has made, each once."""
+        """Content keys of what is worth making ahead that nobody has made; equal audio has one, and comes again."""
         rows = self.to_come() & (self._states == RowState.PLANNED)
-        return np.unique(self._keys[rows if self.keeping is None else rows & self.keeping.clips])
+        return np.asarray(self._keys[rows if self.keeping is None else rows & self.keeping.clips])
 
     def in_clips(self, row: int) -> int:
         """A row as the generation counts it."""

@@ -66,17 +66,16 @@ class Numbering:
         used, recorded = plan.iteration < plan.iterations, self._recorded(plan)
         fresh = len(recorded) != int(used.sum())
         # Readers wait for names, of early batches too, so what takes long is done before.
-        keys, needs = plan.object_keys, frame_needs(plan, index_of) if fresh else None
-        of_frames = None if needs is None else needs.keys(plan.videos.keys)
+        keys, frames = plan.object_keys, _frames(plan, index_of) if fresh else None
         give_back_memory()  # what planning took, before recording takes as much
         with self._catalog.naming:
-            if needs is None:
+            if frames is None:
                 object_ids, _ = ids_of(self._catalog, keys)
                 if not np.array_equal(recorded, object_ids[: len(plan)][used]):
-                    needs = frame_needs(plan, index_of)
-            if needs is not None:
-                object_ids = self._record(plan, needs, needs.keys(plan.videos.keys) if of_frames is None else of_frames)
-                del needs, of_frames
+                    frames = _frames(plan, index_of)
+            if frames is not None:
+                object_ids = self._record(plan, *frames)
+                del frames
         give_back_memory()
         return object_ids
 
@@ -104,3 +103,9 @@ class Numbering:
         """The clips of the uses that the catalog has of a generation, in reading order."""
         uses = self._catalog.load_use_ids(self._task_id, plan.first_epoch, plan.last_epoch)
         return np.asarray(uses["object_id"].to_numpy())
+
+
+def _frames(plan: GenerationPlan, index_of: Callable[[int], MediaIndex]) -> tuple[FrameNeeds, NDArray[np.void]]:
+    """The frames that a plan needs of each video, and their content keys."""
+    needs = frame_needs(plan, index_of)
+    return needs, needs.keys(plan.videos.keys)
