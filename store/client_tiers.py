@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import ChunkDamaged
+from viewcache.errors import ChunkDamaged, Closed
 from viewcache.store.arena import MemoryReader
 from viewcache.store.reader import read_slots
 from viewcache.store.shard_reader import Stored
@@ -81,7 +81,10 @@ class ClientTiers:
     def _read(self, tier: str, objects: Sequence[Stored], slots: Slots) -> dict[int, ChunkDamaged]:
         if tier == LOCAL:
             return read_slots(self._folder, objects, slots)
-        return self._memories[tier].read_slots(objects, slots)
+        try:
+            return self._memories[tier].read_slots(objects, slots)
+        except Closed:  # another thread has noticed that the session is over: it is asked for again, as of a folder
+            return {k: ChunkDamaged(f"the memory of {tier!r} was closed") for k in range(len(objects))}
 
     def close(self) -> None:
         """Close the descriptors; harmless when it was done."""

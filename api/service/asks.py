@@ -13,6 +13,7 @@ __all__ = [
     "DescribeFrame",
     "Document",
     "Done",
+    "Drop",
     "EndMake",
     "Fetch",
     "FrameAsked",
@@ -175,6 +176,12 @@ class Done(Ask, tag="done"):
     seconds: float
 
 
+class Drop(Ask, tag="drop"):
+    """What was held was not read, and may leave. No answer."""
+
+    lease: int
+
+
 class Describe(Ask, tag="describe"):
     """A batch as planned, without its pixels. Answer: `Fetched`, which holds nothing."""
 
@@ -299,13 +306,13 @@ class Bye(Ask, tag="bye"):
 
 
 ALL = (
-    Hello | Line | Join | Leave | About | Sit | Rise | Iterations | Positions | Fetch | Look | Done | Describe
+    Hello | Line | Join | Leave | About | Sit | Rise | Iterations | Positions | Fetch | Look | Done | Drop | Describe
     | Recipes | Parts | PlannedAt | Version | Video | Videos | DescribeFrame | Frames | Make | EndMake | Publish | Stats
     | Counters | Stop | Bye
 )  # fmt: skip
 """Every question."""
 
-UNANSWERED = (Rise, Done, Bye)
+UNANSWERED = (Rise, Done, Drop, Bye)
 """What is only said: it has no answer."""
 
 

@@ -6,6 +6,7 @@ load no database and no decoder, so that a DataLoader's worker starts quickly an
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -241,9 +242,10 @@ class AttachedTask:
         ask = asks.Look(self.name, epoch, iteration, rank, world, which.start, which.stop, heard=True)
         for _ in range(READ_TRIES):
             session, fetched = self.client.asking(lambda _: (answers.Fetched, ask))
-            audio, slots = audio_slots(fetched.audio)
-            if audio is not None and self._load(session, fetched.lease, fetched.places, slots):
-                return audio
+            with self._dropping(session, fetched.lease):
+                audio, slots = audio_slots(fetched.audio)
+                if audio is not None and self._load(session, fetched.lease, fetched.places, slots):
+                    return audio
         raise Broken(f"audio of view {self.name}/{epoch}/{iteration} was damaged {READ_TRIES} times in a row")
 
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
@@ -306,10 +308,12 @@ class AttachedTask:
                 if cancelled is not None and cancelled.is_set():
                     return None
                 raise
-            if out is None:
-                out = (buffers or Buffers()).take(fetched.shape)
-            audio, slots = audio_slots(fetched.audio or None)
-            if self._load(session, fetched.lease, fetched.places, [*out, *slots] if slots else out):
+            with self._dropping(session, fetched.lease):
+                if out is None:
+                    out = (buffers or Buffers()).take(fetched.shape)
+                audio, slots = audio_slots(fetched.audio or None)
+                whole = self._load(session, fetched.lease, fetched.places, [*out, *slots] if slots else out)
+            if whole:
                 self.spent.batches += 1
                 self.spent.waited_s += fetched.waited_s
                 self.spent.stalls.update(fetched.stalls)
@@ -318,6 +322,15 @@ class AttachedTask:
             f"view {self.name}/{place[0]}/{place[1]}: its clips were damaged {READ_TRIES} times in a row after being "
             "made anew; check the disk, then run `viewcache doctor`"
         )
+
+    @contextmanager
+    def _dropping(self, session: Connected, lease: int) -> Iterator[None]:
+        """If an error or Ctrl-C ends the reading of what is held, say so: it would be held for a minute in vain."""
+        try:
+            yield
+        except BaseException:
+            self.client.tell(session, asks.Drop(lease))
+            raise
 
     def _load(self, session: Connected, lease: int, places: Sequence[answers.PlaceOf], out: Slots) -> bool:
         """Read what is held into ``out`` and give it back; whether all of it was whole."""
@@ -405,9 +418,10 @@ class AttachedTask:
         ask = asks.Frames(self.name, tuple(map(frame_asked, requests)))
         for _ in range(READ_TRIES):
             session, held = self.client.asking(lambda _: (answers.Held, ask))
-            out = [np.empty(each.shape, np.uint8) for each in held.places]
-            # One at a time: frames of several videos differ in size, and a lease ends as a whole.
-            whole = [self._load_one(session, place, each) for place, each in zip(held.places, out, strict=True)]
+            with self._dropping(session, held.lease):
+                out = [np.empty(each.shape, np.uint8) for each in held.places]
+                # One at a time: frames of several videos differ in size, and a lease ends as a whole.
+                whole = [self._load_one(session, place, each) for place, each in zip(held.places, out, strict=True)]
             self.client.tell(session, asks.Done(held.lease, (), (), 0.0))
             if all(whole):
                 return [each[0] for each in out]

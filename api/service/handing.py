@@ -142,6 +142,12 @@ class Handing:
         ]
         lease.task.end(held, wrong, samples, done.seconds)
 
+    def drop(self, session: Session, number: int) -> None:
+        """A client has not read what was held for it, and will not."""
+        lease = session.end(number)
+        if lease is not None:
+            self.let_go(lease)
+
     def let_go(self, lease: Lease) -> None:
         """Give back what was held for a client that has not said to have read it."""
         if lease.held is not None:

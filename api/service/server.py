@@ -1,7 +1,8 @@
 """The service's ears: connections, their processes, and the end.
 
 One thread for each connection, since a question may take as long as a decode. The main thread lets clients in, notices
-that one has ended, and ends the service when nobody needs it any more.
+that one has ended, and ends the service when nobody needs it any more. It waits for no lock of the cache, which a plan
+or a decision may hold for a minute: what ends is ended by other threads.
 """
 
 import logging
@@ -11,7 +12,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,9 @@ SEND_S = 30.0
 DRAIN_S = 10.0
 """How long what is under way may take when the service ends."""
 
+HEARD_S = 1.0
+"""How long the lines of a client that has ended are listened to: what it said last, on whichever, is heard first."""
+
 FIRST_S = 30.0
 """How long it waits for its first client."""
 
@@ -61,6 +65,10 @@ class Connection:
     asked_at: float = 0.0
     """When the question came that is being answered; 0 = none is. Of the monotonic clock."""
     noted_at: float = 0.0
+    lease: int = 0
+    """Of the last answer, until something else comes, which shows that the client has taken the answer; 0 = none."""
+    thread: threading.Thread | None = None
+    """That answers on it."""
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when nobody waits for the answer any more."""
     sending: threading.RLock = field(default_factory=threading.RLock)
@@ -134,6 +142,7 @@ class Server:
             signal.signal(number, lambda *_: self._verbs.stopping.set())
         self._listener.setblocking(False)
         self._poll.register(self._listener, select.EPOLLIN)
+        threading.Thread(target=self._expire, name="viewcache-expiry", daemon=True).start()
         while not self._is_over():
             try:
                 self._look()
@@ -151,7 +160,15 @@ class Server:
         if letting_in:  # last: a new client's descriptor may have the number of one that has just ended
             self._let_in()
         tell_waiting(list(self._connections.values()))
-        self._verbs.expire()
+
+    def _expire(self) -> None:
+        """End what clients hold for too long, and jobs that nobody comes back to, until the service ends."""
+        while not self._going.wait(POLL_S):
+            try:
+                self._verbs.expire()
+            except Exception as error:
+                if not self._going.is_set():  # else the cache is being closed
+                    _log.exception("nothing could be ended: %s", error, extra={"action": "server_failed"})
 
     def _is_over(self) -> bool:
         why = self._why_over()
@@ -203,9 +220,9 @@ class Server:
         connection = Connection(line, pid)
         with self._lock:
             self._connections[line.fileno()] = connection
-        thread = threading.Thread(target=self._serve, args=(connection,), name="viewcache-line", daemon=True)
+        connection.thread = threading.Thread(target=self._serve, args=(connection,), name="viewcache-line", daemon=True)
         try:
-            thread.start()
+            connection.thread.start()
         except RuntimeError as error:  # the system gives no more
             self._tell(f"process {pid} was turned away: {error}")
             self._close(connection)
@@ -238,11 +255,12 @@ class Server:
 
     def _answer(self, connection: Connection, ask: asks.Ask) -> bool:
         """Answer one question; False if it was the last."""
+        connection.lease = 0
         if isinstance(ask, asks.Bye):
             if connection.is_control and connection.session is not None:
                 connection.session.said_bye = True
             return False
-        if isinstance(ask, asks.Done | asks.Rise):
+        if isinstance(ask, asks.Done | asks.Drop | asks.Rise):
             self._told(connection, ask)
             return True
         if self._going.is_set():
@@ -261,6 +279,7 @@ class Server:
         finally:
             connection.asked_at = 0.0
         failpoint(f"service.after-{asks.verb_of(type(ask))}")
+        connection.lease = getattr(answer, "lease", 0)
         try:
             self._send(connection, answer, descriptors)
         finally:
@@ -268,13 +287,16 @@ class Server:
                 os.close(each)
         return connection.session is not None
 
-    def _told(self, connection: Connection, told: asks.Done | asks.Rise) -> None:
-        if connection.session is not None:
+    def _told(self, connection: Connection, told: asks.Done | asks.Drop | asks.Rise) -> None:
+        session = connection.session
+        if session is not None:
             with suppress(ViewcacheError):  # the cache is being closed
                 if isinstance(told, asks.Done):
-                    self._verbs.done(connection.session, told)
+                    self._verbs.done(session, told)
+                elif isinstance(told, asks.Drop):
+                    self._verbs.drop(session, told)
                 else:
-                    self._verbs.rise(connection.session, told)
+                    self._verbs.rise(session, told)
 
     def _asked(self, connection: Connection, ask: asks.Ask) -> tuple[answers.Answer, list[int]]:
         if isinstance(ask, asks.Hello):
@@ -328,7 +350,8 @@ class Server:
             if connection is not None and not _is(select.POLLRDHUP, descriptor):
                 connection = None
         if session is not None:  # although a child of it may have its connections still
-            self._over(session)
+            threading.Thread(target=self._over, args=(session,), name="viewcache-over", daemon=True).start()
+            self._forget_process(session)
         if connection is not None:
             connection.give_up()  # its thread may be waiting for the next question
             with suppress(OSError, ValueError):  # it is closed by now
@@ -340,21 +363,27 @@ class Server:
             with suppress(OSError):  # it said no hello, or hung up
                 self._poll.unregister(connection.socket)
             connection.socket.close()
-        if connection.is_control and connection.session is not None:
-            self._over(connection.session)
+        session = connection.session
+        if session is not None and connection.lease:
+            session.doubt(connection.lease)
+        if session is not None and connection.is_control:
+            self._over(session)
 
     def _over(self, session: Session) -> None:
         """A session has ended: its other connections are closed, and what it held is given back."""
+        self._forget_process(session)
+        with self._lock:
+            lines = [each for each in self._connections.values() if each.session is session]
+        _hear_out(lines)
+        with suppress(ViewcacheError):  # the cache is being closed
+            self._verbs.end(session)
+
+    def _forget_process(self, session: Session) -> None:
         with self._lock:
             for ended in [each for each, mine in self._processes.items() if mine is session]:
                 del self._processes[ended]
                 self._poll.unregister(ended)
                 os.close(ended)
-            lines = [each for each in self._connections.values() if each.session is session]
-        for each in lines:
-            each.give_up()
-        with suppress(ViewcacheError):  # the cache is being closed
-            self._verbs.end(session)
 
     def _end(self) -> None:
         """Let nobody in, let what is under way end, and close all connections; the socket goes first."""
@@ -366,8 +395,7 @@ class Server:
         until = time.monotonic() + DRAIN_S
         while time.monotonic() < until and any(each.asked_at for each in list(self._connections.values())):
             time.sleep(0.01)
-        for connection in list(self._connections.values()):
-            connection.give_up()
+        _hear_out(list(self._connections.values()))
         self._verbs.close()
 
     def _tell(self, what: str) -> None:
@@ -376,6 +404,16 @@ class Server:
         if now - self._told_at >= 60 or not self._told_at:
             self._told_at = now
             _log.warning("%s", what, extra={"action": "client_refused"})
+
+
+def _hear_out(connections: Sequence[Connection]) -> None:
+    """End connections, and wait a moment until their threads have read what was sent on them before."""
+    for each in connections:
+        each.give_up()
+    until = time.monotonic() + HEARD_S
+    for each in connections:
+        if each.thread is not None and each.thread is not threading.current_thread():
+            each.thread.join(max(0.0, until - time.monotonic()))
 
 
 def tell_waiting(connections: Iterable[Connection]) -> None:

@@ -25,6 +25,9 @@ __all__ = ["Lease", "Session", "Sessions", "Sitting"]
 HELD_S = 60.0
 """How long a client may hold what it was given."""
 
+DOUBTED_S = 1.0
+"""How long it holds what it has probably not been given: its line ended before it said anything else on it."""
+
 MOST_LEASES = 64
 """Of one client: batches that it has been given and has not said to have read."""
 
@@ -162,6 +165,13 @@ class Session:
         with self._lock:
             self._fewer.notify_all()
             return self._leases.pop(number, None)
+
+    def doubt(self, number: int) -> None:
+        """A line ended on which a lease was answered, and nothing came after that: it may never have been heard of."""
+        with self._lock:
+            lease = self._leases.get(number)
+            if lease is not None:
+                lease.since = min(lease.since, time.monotonic() - HELD_S + DOUBTED_S)
 
     def overdue(self, now: float) -> list[Lease]:
         """What it has held for too long, which is over now."""

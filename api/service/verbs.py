@@ -197,6 +197,10 @@ class Verbs:
         """A client has read what was held for it."""
         self._handing.done(session, done)
 
+    def drop(self, session: Session, drop: asks.Drop) -> None:
+        """A client will not read what was held for it."""
+        self._handing.drop(session, drop.lease)
+
     def _task(self, name: str) -> OwnedTask:
         return self.cache.task(name)
 

@@ -192,11 +192,12 @@ class Owner:
         Raises:
             ViewNotFound: there is no such task; the message lists those that there are.
         """
-        if name not in self._readers:
+        reader, found = self._readers.get(name), self._handles.get(name)
+        if reader is None:
             raise ViewNotFound(f"no task {name!r} in this cache; it has {', '.join(self._readers)}")
-        if name not in self._handles:
-            self._handles[name] = OwnedTask(self._readers[name], self.catalog, self._gate)
-        return self._handles[name]
+        if found is None or found.task is not reader.task:  # of a join that was refused, or of a task that has retired
+            self._handles[name] = found = OwnedTask(reader, self.catalog, self._gate)
+        return found
 
     def open_tasks(self, specs: Sequence[TaskSpec], progress: Progress | None = None) -> None:
         """Open the tasks of the configuration and let them share; see `assemble` for the errors."""
@@ -286,8 +287,7 @@ class Owner:
         if task.group is not None:
             task.group.leave(task)
         task.seats.leave()
-        is_ahead = self.look_ahead.forget(task)
-        if self.dispatcher is not None and not is_ahead:
+        if not self.look_ahead.forget(task) and self.dispatcher is not None:
             self.dispatcher.forget(task.task_id)
 
     def retire(self, name: str) -> bool:

@@ -180,3 +180,25 @@ def test_limits_of_pixels_that_contradict(tmp_path: Path, order: tuple[str, str]
         with viewcache.open(several(tmp_path / store, folder, tasks["any"])) as cache:
             assert epochs(cache, "any") == whole
             assert sql(cache, "select distinct status from videos") == [("ok",)]
+
+
+def test_nothing_is_left_of_who_was_refused(tmp_path: Path, videos: Path) -> None:
+    """Whoever asked for a task while it was opened in vain is given the one that joins under its name later."""
+    beside = encode_folder(tmp_path / "beside", {"w.mp4": 40})
+    with viewcache.open(several(tmp_path / "s", videos, {"tag": "a"})) as cache:
+        seen: list[int] = []
+
+        def ask(_done: int, _total: int, name: str) -> None:
+            if name == "w":
+                seen.append(cache.task("new").seed)
+
+        both = [
+            {"dataset": one(videos, tag="new", seed=1)},
+            {"dataset": one(beside, tag="long", sampling=LONG, on_short_video="skip")},
+        ]
+        with pytest.raises(BadInput, match="the longest has 40 frames"):
+            cache.join(both, progress=ask)
+        assert seen == [1]
+        assert cache.tasks == ("a",)
+        cache.join({"dataset": one(videos, tag="new", seed=2)})
+        assert cache.task("new").seed == 2

@@ -5,7 +5,7 @@ yet, or all of it, and the client cannot tell which.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +19,7 @@ from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.stopping import stop
 from viewcache.errors import NotFound
 from viewcache.failpoints import VARIABLE
+from viewcache.materializer.reading.batch import Buffers
 from viewcache.materializer.reading.values import FrameRequest
 from viewcache.testing.leaks import settle
 
@@ -95,6 +96,22 @@ def _read(seat: Any, epoch: int, iteration: int) -> str:
     return digest(batch)
 
 
+class _NoMemory(Buffers):
+    def take(self, shape: Sequence[int]) -> Any:
+        raise MemoryError
+
+
+def _drop(cache: AttachedCache, _given: Given) -> Call:
+    task = cache.task("train")
+
+    def call() -> str:
+        with pytest.raises(MemoryError):
+            task.read(0, 0, buffers=_NoMemory())
+        return _look(cache)
+
+    return call
+
+
 def _of_cache(ask: Callable[[AttachedCache], object]) -> Callable[[AttachedCache, Given], Call]:
     """What is asked of the cache as a whole."""
     return lambda cache, _given: lambda: ask(cache)
@@ -139,6 +156,7 @@ CALLS: dict[type[asks.Ask], Callable[[AttachedCache, Given], Call]] = {
     asks.Fetch: _fetch,
     asks.Look: _of_cache(_look),
     asks.Done: _of_cache(lambda cache: [_look(cache), _look(cache, 0, 1)]),
+    asks.Drop: _drop,
     asks.Recipes: _of_task(lambda task: task.recipes(0, 2)),
     asks.Describe: _of_task(lambda task: digest(task.describe(0, 2))),
     asks.Parts: _of_task(lambda task: task.parts),
@@ -159,7 +177,7 @@ CALLS: dict[type[asks.Ask], Callable[[AttachedCache, Given], Call]] = {
 """By the verb that it sends: what a program does."""
 
 
-UNANSWERED = {asks.Done, asks.Rise, asks.Bye}
+UNANSWERED = {asks.Done, asks.Drop, asks.Rise, asks.Bye}
 
 OFTEN = {asks.Hello, asks.Join, asks.Sit, asks.Fetch, asks.Look, asks.Done, asks.Make, asks.Stop, asks.Bye}
 """Those that every commit is tested with: a case starts two services, and what only asks for a fact is like a look."""
