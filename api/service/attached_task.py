@@ -5,6 +5,7 @@ load no database and no decoder, so that a DataLoader's worker starts quickly an
 """
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,7 @@ class AttachedSeat:
         """Take it; see `TaskHandle.sit`."""
         self._task = task
         self._sit = sit
+        self._sitting = threading.Lock()
         self._session, seated = task.client.asking(lambda _: (answers.Seated, sit))
         self._seat = seated.seat
 
@@ -57,12 +59,14 @@ class AttachedSeat:
         self._task.client.tell(self._session, asks.Rise(self._seat))
 
     def _fetch(self, session: Connected, epoch: int, iteration: int) -> asks.Ask:
-        if self._session is not session:  # the service was started again, and knows of no seats
-            sit = self._sit
-            at = asks.Sit(sit.task, sit.rank, sit.world, sit.part, sit.parts, epoch, iteration)
-            self._session, seated = self._task.client.asking(lambda _: (answers.Seated, at))
-            self._seat = seated.seat
-        return asks.Fetch(self._seat, epoch, iteration)
+        with self._sitting:
+            # The service was started again, and knows of no seats. One that is over by now is asked in vain.
+            if self._session is not session and session is self._task.client.connected():
+                sit = self._sit
+                at = asks.Sit(sit.task, sit.rank, sit.world, sit.part, sit.parts, epoch, iteration)
+                self._session, seated = self._task.client.asking(lambda _: (answers.Seated, at))
+                self._seat = seated.seat
+            return asks.Fetch(self._seat, epoch, iteration)
 
 
 class AttachedTask:

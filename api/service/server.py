@@ -166,9 +166,10 @@ class Server:
         while not self._going.wait(POLL_S):
             try:
                 self._verbs.expire()
-            except Exception as error:
-                if not self._going.is_set():  # else the cache is being closed
-                    _log.exception("nothing could be ended: %s", error, extra={"action": "server_failed"})
+            except ViewcacheError as error:  # a full disk, say, or the cache is being closed; it is tried again
+                self._tell(f"a task could not be closed: {error}")
+            except Exception:
+                _log.exception("what clients hold could not be ended", extra={"action": "server_failed"})
 
     def _is_over(self) -> bool:
         why = self._why_over()

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import astuple
 from math import inf
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from viewcache.api.service.sessions import Session, Sessions, Sitting
 from viewcache.api.service.usage import cpu_seconds
 from viewcache.api.session.cache import Cache
 from viewcache.api.session.making import AheadOfTime
-from viewcache.errors import Closed, Misuse, SeatTaken, ServiceVersion
+from viewcache.errors import Closed, Misuse, SeatTaken, ServiceVersion, ViewNotFound
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.handle import OwnedTask
@@ -156,7 +157,8 @@ class Verbs:
         for sitting in seats:
             sitting.seat.leave()
         for task in {sitting.task for sitting in seats} | session.by_path:
-            self._suspend_unread(task)
+            with suppress(ViewNotFound):  # it was of another job, which has ended
+                self._suspend_unread(task)
         self._retiring.end(session, at_once=session.said_bye)
 
     def expire(self) -> None:

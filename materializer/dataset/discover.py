@@ -16,13 +16,14 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.errors import BadInput, DatasetNotFound, MissingExtra, SourceUnreachable, ViewcacheError
 from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
-from viewcache.materializer.media.source import Stamp, is_local, local_path, shown, stamp_of
+from viewcache.materializer.media.reaching import is_absent, is_passing, reach
+from viewcache.materializer.media.source import Stamp, is_local, local_path, said, shown, stamp_of
 from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
 
@@ -356,10 +357,10 @@ def _remote(uri: str) -> tuple[str, list[Found]]:
             base, found = posixpath.dirname(path), {path: fs.info(path)}
         else:
             base, found = path, fs.find(path, detail=True)
-    except FileNotFoundError:
-        found, base = {}, ""
     except Exception as failed:  # as in open_source
-        raise _not_listed(uri, failed) from failed
+        if not is_absent(failed):
+            raise _not_listed(uri, failed) from failed
+        found, base = {}, ""
     if not found:
         raise DatasetNotFound(f"{shown(uri)}: nothing is there")
     prefix = base.rstrip("/") + "/"
@@ -375,11 +376,11 @@ def _remote_file(uri: str, line: str) -> Found:
     fs, path = _file_system(uri)
     file = _canonical(fs, path)
     try:
-        info = fs.info(path)
-    except FileNotFoundError:
-        return Found(file, file, Stamp(0), f"is not there, and is named by {line}", absent=True)
+        info = reach(lambda: fs.info(path))
     except Exception as failed:  # as in open_source
-        raise _not_listed(uri, failed) from failed
+        if not is_absent(failed):
+            raise _not_listed(uri, failed) from failed
+        return Found(file, file, Stamp(0), f"is not there, and is named by {line}", absent=True)
     return Found(file, file, stamp_of(info))
 
 
@@ -410,5 +411,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
     return fs, path
 
 
-def _not_listed(uri: str, failed: Exception) -> DatasetNotFound:
-    return DatasetNotFound(f"{shown(uri)} cannot be listed ({type(failed).__name__}: {failed})")
+def _not_listed(uri: str, failed: Exception) -> ViewcacheError:
+    if is_passing(failed):
+        return SourceUnreachable(f"{shown(uri)} cannot be listed just now ({said(failed)})")
+    return DatasetNotFound(f"{shown(uri)} cannot be listed ({said(failed)})")

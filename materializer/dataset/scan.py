@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
-from viewcache.errors import Full
+from viewcache.errors import Full, SourceUnreachable
 from viewcache.materializer.child import start_child
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.listed import Found
@@ -73,6 +73,7 @@ def scan(
 
     Raises:
         Full: a scanning process may open no more files; no video is called bad for that.
+        SourceUnreachable: a network or a disk did not give a file; nor for that.
     """
     if files:
         pictures = is_picture(files[0].uri)
@@ -117,6 +118,7 @@ def scan_queue(
 
     Raises:
         Full: a scanning process may open no more files; no video is called bad for that.
+        SourceUnreachable: a network or a disk did not give a file; nor for that.
     """
     processes = workers or os.cpu_count() or 1
     with contextlib.closing(_Scan(take, max_pixels, probe, processes, MEMORY_BYTES, LIMIT_S, over, keep)) as running:
@@ -128,6 +130,7 @@ def look_at(file: Found, max_pixels: int) -> Scanned:
 
     Raises:
         Full: that process may open no more files.
+        SourceUnreachable: a network or a disk did not give it.
     """
     ((_, found),) = scan([file], max_pixels, probe=ProbeMode.FULL, workers=1)
     return found
@@ -232,7 +235,7 @@ class _Scan:
         worker.files = []
         for answer in answers:
             if not answer.of_video:
-                raise Full(answer.error)
+                raise Full(answer.error) if answer.lasting else SourceUnreachable(answer.error)
         return [(file, self._without_content(file, answer)) for file, answer in zip(files, answers, strict=True)]
 
     def _without_content(self, file: Found, answer: Scanned) -> Scanned:

@@ -12,17 +12,17 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 
-from viewcache.errors import Full, ViewcacheError
+from viewcache.errors import Full, SourceUnreachable, ViewcacheError
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.scan_request import Request
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, picture_index, read_picture
+from viewcache.materializer.media.reaching import OutOfReach
 from viewcache.materializer.media.source import (
     SMALL_BLOCK,
     BlockSource,
-    OutOfReach,
     Source,
     is_local,
     open_source,
@@ -104,8 +104,12 @@ def look(
         with open_source(uri) as source:
             found = Scanned.of(uri, indexing(source, max_pixels))
             return found if baggage is None else replace(found, content=baggage.content(source))
+    except Full as full:
+        return Scanned(error=str(full), of_video=False)
+    except SourceUnreachable as unreachable:
+        return Scanned(error=str(unreachable), of_video=False, lasting=False)
     except ViewcacheError as bad:
-        return Scanned(error=str(bad), of_video=not isinstance(bad, Full), lasting=not isinstance(bad, OutOfReach))
+        return Scanned(error=str(bad), lasting=not isinstance(bad, OutOfReach))
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from av.video.stream import VideoStream
 
-from viewcache.errors import BadVideo, Full
+from viewcache.errors import BadVideo, Full, SourceUnreachable
 from viewcache.materializer.media.boxes import children, movie_box
 from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.media.index import color_range_name, color_space_name, too_large
@@ -43,7 +43,7 @@ def read_header(source: Source, max_pixels: int) -> VideoFacts | None:
     for reading in (read_moov, read_with_ffmpeg):
         try:
             facts = reading(source, max_pixels)
-        except (BadVideo, Full):
+        except (BadVideo, Full, SourceUnreachable):
             raise
         except Exception:  # hostile files raise nearly anything; the exact scan says what is wrong
             continue

@@ -14,7 +14,7 @@ import numpy as np
 from av.packet import Packet
 from av.video.stream import VideoStream
 
-from viewcache.errors import BadVideo, Full
+from viewcache.errors import BadVideo, Full, SourceUnreachable
 from viewcache.materializer.media.bitstream import INTRA_ONLY, READABLE, Headers
 from viewcache.materializer.media.decode import DecodeStats, decode_from
 from viewcache.materializer.media.demux import DAMAGE, configure, demux, only, pixel_limit
@@ -72,7 +72,7 @@ def probe_source(source: Source, max_pixels: int) -> VideoIndex:
     """`probe` of an open source, which stays open."""
     try:
         return _Probe(source, max_pixels).run()
-    except (BadVideo, Full):
+    except (BadVideo, Full, SourceUnreachable):
         raise
     except Exception as bad:  # hostile files raise nearly anything out of the bindings
         raise BadVideo(f"{shown(source.uri)}: cannot be read as a video ({type(bad).__name__}: {bad})") from bad

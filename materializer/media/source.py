@@ -4,7 +4,6 @@ The file is never trusted: it is opened by descriptor or by ``file:`` + absolute
 formats and protocols allowed, so that a playlist posing as a video cannot make FFmpeg open another file or the network.
 """
 
-import errno
 import io
 import os
 import re
@@ -16,7 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from viewcache.errors import BadVideo, Full
+from viewcache.errors import BadVideo, SourceUnreachable, ViewcacheError
+from viewcache.materializer.media.reaching import blame_the_process, failure_of, is_absent, reach
 from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
 
@@ -28,7 +28,6 @@ __all__ = [
     "SMALL_BLOCK",
     "BlockSource",
     "LocalSource",
-    "OutOfReach",
     "RemoteSource",
     "Source",
     "Stamp",
@@ -38,6 +37,7 @@ __all__ = [
     "open_container",
     "open_source",
     "retired_uri",
+    "said",
     "shown",
     "stamp_now",
 ]
@@ -111,12 +111,11 @@ def shown(uri: str) -> str:
     return f"{scheme}://{host.rsplit('@', 1)[-1]}{slash}{path}"
 
 
-def _said(failed: Exception) -> str:  # the URLs in it as they may be shown
+def said(failed: BaseException) -> str:
+    """What failed in words, with the URLs in them as they may be shown."""
+    if isinstance(failed, FileNotFoundError) and failed.__cause__ is not None:
+        failed = failed.__cause__  # fsspec says of every URL that it does not get that it is not there
     return f"{type(failed).__name__}: {_URL.sub(lambda url: shown(url[0]), str(failed))}"
-
-
-class OutOfReach(BadVideo):
-    """A file that could not be read, which may be otherwise the next time; nothing is said about its content."""
 
 
 class Source:
@@ -175,7 +174,7 @@ class LocalSource(Source):
         """Up to ``size`` bytes from ``start``."""
         parts: list[bytes] = []
         while size > 0:
-            part = os.pread(self._fd, size, start)
+            part = self._pread(size, start)
             if not part:
                 break
             parts.append(part)
@@ -183,6 +182,12 @@ class LocalSource(Source):
             size -= len(part)
             self.bytes_read += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _pread(self, size: int, start: int) -> bytes:
+        try:
+            return reach(lambda: os.pread(self._fd, size, start))
+        except OSError as failed:
+            raise _failure(self.uri, "read", failed) from failed
 
     def target(self) -> str:
         """``file:`` + absolute path: a path that looks like a protocol (``concat:a|b``) stays a path."""
@@ -300,9 +305,9 @@ class RemoteSource(BlockSource):
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         begun = time.monotonic()
         try:
-            parts = self._fs.cat_ranges([self._path] * len(ranges), starts, ends, on_error="raise")
+            parts = reach(lambda: self._fs.cat_ranges([self._path] * len(ranges), starts, ends, on_error="raise"))
         except Exception as failed:  # as in open_source
-            raise OutOfReach(f"{shown(self.uri)}: cannot be read ({_said(failed)})") from failed
+            raise _failure(self.uri, "read", failed) from failed
         finally:
             self.waited_s += time.monotonic() - begun
         self.bytes_read += sum(map(len, parts))
@@ -378,10 +383,8 @@ def stamp_now(uri: str) -> Stamp | None:
         fs, path = url_to_fs(uri)
         fs.invalidate_cache()
         return stamp_of(fs.info(path))
-    except FileNotFoundError:
-        return NO_FILE
-    except Exception:  # as in open_source
-        return None
+    except Exception as failed:  # as in open_source
+        return NO_FILE if is_absent(failed) else None
 
 
 def open_source(uri: str, block: int = BLOCK) -> Source:
@@ -393,27 +396,19 @@ def open_source(uri: str, block: int = BLOCK) -> Source:
 
     Raises:
         BadVideo: it cannot be opened, or is not a regular file.
+        SourceUnreachable: a network or a disk did not give it, several times.
         Full: this process has too many files open.
     """
     try:
-        return LocalSource(uri) if is_local(uri) else RemoteSource(uri, block)
+        return reach(lambda: LocalSource(uri) if is_local(uri) else RemoteSource(uri, block))
     except BadVideo:
         raise
-    except FileNotFoundError as missing:
-        raise OutOfReach(f"{shown(uri)}: no such file") from missing
     except Exception as failed:  # fsspec's file systems raise nearly anything
-        _blame_the_process(uri, failed)
-        raise OutOfReach(f"{shown(uri)}: cannot be opened ({_said(failed)})") from failed
+        raise _failure(uri, "opened", failed) from failed
 
 
-def _blame_the_process(uri: str, failed: Exception) -> None:
-    """A limit that this process has hit says nothing about the video: no policy may put another one in its place.
-
-    Raises:
-        Full: it was that.
-    """
-    if getattr(failed, "errno", None) in (errno.EMFILE, errno.ENFILE):
-        raise Full(f"{shown(uri)}: too many open files; raise the limits of this process (ulimit -n)") from failed
+def _failure(uri: str, what: str, failed: Exception) -> ViewcacheError:
+    return failure_of(shown(uri), what, failed, said(failed))
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:
@@ -443,8 +438,10 @@ def open_container(source: Source, looking: Mapping[str, str] | None = None) -> 
         container = av.open(target, mode="r", options=options, metadata_errors="replace", io_open=refuse)
     except BadVideo as refused:
         raise type(refused)(f"{shown(source.uri)}: {refused}") from refused
+    except SourceUnreachable:
+        raise
     except Exception as failed:  # damaged files raise UnicodeDecodeError, IndexError, MemoryError and more (F12)
-        _blame_the_process(source.uri, failed)
+        blame_the_process(shown(source.uri), failed)
         raise BadVideo(f"{shown(source.uri)}: not a video that can be opened ({failed})") from failed
     with container:
         yield container

@@ -1,5 +1,7 @@
 """What a reader has waited for, held in the store until its bytes are loaded: by this process or by a client."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from viewcache.materializer.scheduling.demand import Fetched
@@ -40,3 +42,12 @@ class Held:
         """Of the batch's audio, (b,C,n); None where none is held."""
         audio = self.clips.plan.audio
         return None if audio is None or not self.heard else (len(self.rows), *audio.shape)
+
+    @contextmanager
+    def given_back_on_error(self) -> Iterator[None]:
+        """Hold nothing for who cannot load it, for want of memory or because of Ctrl-C."""
+        try:
+            yield
+        except BaseException:
+            self.fetched.give_back()
+            raise

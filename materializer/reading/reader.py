@@ -126,9 +126,10 @@ class Reader:
                 if cancelled is not None and cancelled.is_set():
                     return None
                 raise
-            if out is None:
-                out = (buffers or Buffers()).take(held.shape)
-            audio, slots = audio_slots(held.audio_shape)
+            with held.given_back_on_error():
+                if out is None:
+                    out = (buffers or Buffers()).take(held.shape)
+                audio, slots = audio_slots(held.audio_shape)
             if self._load(held, [*out, *slots] if slots else out):
                 return self.facts(held, out, audio)
         raise self._too_damaged(epoch, iteration)
@@ -232,12 +233,9 @@ class Reader:
 
     def _load(self, held: Held, out: Slots) -> bool:
         """Read what is held into ``out``; False if some was damaged, which is then made again."""
-        try:
+        with held.given_back_on_error():
             wrong, loaded = self._tiers.read_slots(held.fetched.copies, out)
             loaded_s = held.reading.clock.lap("load")
-        except BaseException:
-            held.fetched.give_back()
-            raise
         self.end(held, wrong, load_samples(loaded), loaded_s)
         return not wrong
 
@@ -319,7 +317,8 @@ class Reader:
         active, rows = self.rows(epoch, iteration, rank, world)
         for _ in range(READ_TRIES):
             held = self._part(reading, active, rows[which.start : which.stop], heard=True)
-            audio, slots = audio_slots(held.audio_shape)
+            with held.given_back_on_error():
+                audio, slots = audio_slots(held.audio_shape)
             if audio is not None and self._load(held, slots):
                 return audio
         raise self._too_damaged(epoch, iteration)

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from viewcache.catalog.records import ObjectKind
-from viewcache.errors import Broken, Full, OpFailed, OpWorkerFailed, ViewcacheError
+from viewcache.errors import Broken, Full, OpFailed, OpWorkerFailed, SourceUnreachable, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned
 from viewcache.materializer.media.source import Stamp, shown
@@ -277,5 +277,5 @@ class Report:
     @property
     def failure(self) -> Broken:
         """Why the whole job failed, as an error."""
-        kinds: tuple[type[Broken], ...] = (Full, OpFailed, OpWorkerFailed)
+        kinds: tuple[type[Broken], ...] = (Full, OpFailed, OpWorkerFailed, SourceUnreachable)
         return next((kind for kind in kinds if kind.kind == self.error_kind), Broken)(self.error)

@@ -27,6 +27,7 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
     │   ├── WorkerDied                 worker_died           read the named worker's reason; its job was repeated
     │   ├── OpFailed                   op_failed             correct your operation: the message ends with its own error
     │   ├── OpWorkerFailed             op_worker_failed      read what it said last, in the message
+    │   ├── SourceUnreachable (ConnectionError) source_unreachable  check network and disk, and read again
     │   ├── StoreUnreachable (ConnectionError)  store_unreachable  check network, bucket and credentials
     │   └── Full (OSError)             full                  free disk space; what is stored stays readable
     └── Misuse (RuntimeError)          misuse                correct the calling code
@@ -66,6 +67,7 @@ __all__ = [
     "SeatTaken",
     "ServiceDown",
     "ServiceVersion",
+    "SourceUnreachable",
     "StoreUnreachable",
     "Timeout",
     "UnknownOption",
@@ -327,6 +329,12 @@ class OpWorkerFailed(Broken):
         """Keep beside the message what it is about."""
         super().__init__(message)
         self.of_clip = of_clip
+
+
+class SourceUnreachable(Broken, ConnectionError):
+    """A network or a disk does not give a file of the dataset just now; nothing is said about its content."""
+
+    kind = "source_unreachable"
 
 
 class StoreUnreachable(Broken, ConnectionError):

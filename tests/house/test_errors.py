@@ -31,6 +31,7 @@ KINDS = {
     "CatalogDamaged": "catalog_damaged",
     "CatalogVersion": "catalog_version",
     "WorkerDied": "worker_died",
+    "SourceUnreachable": "source_unreachable",
     "StoreUnreachable": "store_unreachable",
     "Full": "full",
     "Misuse": "misuse",

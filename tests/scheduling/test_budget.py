@@ -1,16 +1,19 @@
 """The budget holds at every step, however small it is, and small budgets make progress (law 7)."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import viewcache
 from tests.faults.caches import assert_at_rest, config, digest_of, store_bytes, truth_of
 from tests.scheduling.harness import WAIT_S, Harness, Looking, Reading, ScriptedPool
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BudgetTooSmall
+from viewcache.materializer.reading.batch import Buffers
 from viewcache.materializer.storage.ledger import Copy, Ledger
 
 MINIMUM = 97_568
@@ -182,3 +185,20 @@ def test_a_reader_is_not_refused_while_copies_leave(store: Path, videos: Path, m
         leaving.join(WAIT_S)
         pool.serve(two.got.is_set, "the second batch")
         assert two.end() is None
+
+
+class _NoMemory(Buffers):
+    """Memory of which there is none left, such as pinned memory."""
+
+    def take(self, shape: Sequence[int]) -> NDArray[np.uint8]:
+        """None is given."""
+        raise MemoryError("no pinned memory is left")
+
+
+def test_clips_are_not_held_for_who_has_no_memory(tmp_path: Path, videos: Path) -> None:
+    """What could not be loaded may leave, for the next batch."""
+    with viewcache.open(config(tmp_path / "s", videos)) as cache:
+        cache.read("t", 0, 0)
+        with pytest.raises(MemoryError, match="pinned"):
+            cache.task("t").read(0, 0, buffers=_NoMemory())
+        assert not cache.owner.ledger.held

@@ -189,6 +189,18 @@ def test_a_job_that_has_ended_is_closed(store: Path, videos: Path, attach: Opene
         assert uses_of(watching)["train.trial"] > 0
 
 
+def test_a_job_that_looked_at_another_one_is_closed(store: Path, videos: Path, attach: Opener) -> None:
+    """It has read a batch of a job that is closed by now, and ends as a whole all the same."""
+    watching, first, second = attach(), job(store, videos, "first"), job(store, videos, "second")
+    first.read("train", 0, 0)
+    second.read("train", 0, 0)
+    second.read("train.first", 0, 1)
+    first.close()
+    assert not settle(lambda: list({"train.first"} & set(watching.snapshot().tasks)))
+    second.close()
+    assert not settle(lambda: list({"train.second"} & set(watching.snapshot().tasks)))
+
+
 def test_a_job_that_ends_as_soon_as_it_began_is_closed(store: Path, videos: Path, attach: Opener) -> None:
     """It says goodbye while the service has just told it hello."""
     watching = attach()

@@ -17,8 +17,11 @@ import pytest
 
 import viewcache
 from tests.service.served import Opener, described, ended, go_on, start, told
-from viewcache.api.service import asks, wire
+from viewcache.api.config.documents import texts_of
+from viewcache.api.service import answers, asks, files, wire
+from viewcache.api.service.asking import ask_on
 from viewcache.api.service.attached import AttachedCache
+from viewcache.api.service.client import Client
 from viewcache.api.service.transit import TRANSIT, Transit
 from viewcache.materializer.reading.batch import Buffers
 from viewcache.store import Stored
@@ -184,15 +187,7 @@ def _interrupt_frames(cache: AttachedCache, monkeypatch: pytest.MonkeyPatch) -> 
             cache.frame("train", "cats.-v1", 3)
 
 
-def _hang_up(cache: AttachedCache, _patch: pytest.MonkeyPatch) -> None:
-    """As a question that is cancelled: its line ends, and the answer is taken by nobody."""
-    _, line = cache._client._line()
-    wire.send(line, asks.Look("train", 0, 0, 0, 1))
-    assert not settle(lambda: [each for each in cache.stats().clients if not each.held])
-    line.close()
-
-
-@pytest.mark.parametrize("how", [_interrupt_the_copy, _interrupt_the_buffers, _interrupt_frames, _hang_up])
+@pytest.mark.parametrize("how", [_interrupt_the_copy, _interrupt_the_buffers, _interrupt_frames])
 def test_what_is_not_read_is_not_held(
     attach: Opener, monkeypatch: pytest.MonkeyPatch, how: Callable[[AttachedCache, pytest.MonkeyPatch], None]
 ) -> None:
@@ -203,6 +198,29 @@ def test_what_is_not_read_is_not_held(
     assert cache.read("train", 0, 1).video.size
     assert time.monotonic() - began < 10
     assert not settle(lambda: [each.held for each in cache.stats().clients if each.held])
+
+
+def test_an_answer_that_nobody_took_is_not_held(store: Path, videos: Path) -> None:
+    """As of a question that is cancelled: its line ends when the answer is on its way."""
+    given = described(store, videos, cache=ONE_BATCH)
+    client = Client(store, texts_of(given), may_start=True)
+
+    def held() -> list[int]:
+        return [each.held for each in client.ask(answers.StatsOf, asks.Stats()).clients if each.held]
+
+    try:
+        welcome = client.connected().welcome
+        with files.connect(store, 30.0) as line:  # type: ignore[union-attr]  # the service runs
+            ask_on(line, asks.Line(welcome.session, welcome.token), None)
+            wire.send(line, asks.Look("train", 0, 0, 0, 1))
+            assert not settle(lambda: [] if held() else [0])
+        began = time.monotonic()
+        fetched = client.ask(answers.Fetched, asks.Look("train", 0, 1, 0, 1))
+        assert time.monotonic() - began < 10
+        client.tell(client.connected(), asks.Drop(fetched.lease))
+        assert not settle(held)
+    finally:
+        client.close()
 
 
 def test_a_session_that_ends_under_a_copy_is_begun_anew(attach: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +247,20 @@ def test_a_session_that_ends_under_a_copy_is_begun_anew(attach: Opener, monkeypa
     thread.join(60)
     assert len(found) == 1
     assert np.array_equal(found[0], truth)
+
+
+def test_threads_that_share_a_seat_take_it_once(attach: Opener) -> None:
+    """Also when the service was started anew under both of them, as under a mount's."""
+    cache = attach(cache={"epochs_per_generation": 1})
+    seat = cache.task("train").sit()
+    seat.read(0, 0)
+    os.kill(cache.stats().pid, signal.SIGKILL)
+    threads = [threading.Thread(target=seat.read, args=(0, iteration)) for iteration in range(1, 5)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [len(each.seats) for each in cache.stats().clients] == [1]
 
 
 def test_what_goes_together_may_be_more_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,138 @@
+"""Files that cannot be reached just now, as behind a network that is down: asked for again, and never called bad.
+
+What a policy decides about a bad video is on record for ever, so it must not depend on the weather.
+"""
+
+import errno
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from viewcache.errors import BadVideo, Full, SourceUnreachable, ViewcacheError
+
+__all__ = ["OutOfReach", "blame_the_process", "failure_of", "is_absent", "is_passing", "is_refused", "reach"]
+
+PAUSES_S = (0.2, 1.0, 3.0)
+"""Before each further try."""
+
+_PASSING = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,  # s3fs: the server asks to be asked more slowly
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EIO,  # a network file system that has given up, or a disk that fails
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENOTCONN,  # FUSE: the process behind it has ended
+        errno.EPIPE,
+        errno.EREMOTEIO,
+        errno.ESTALE,  # NFS: the server was started again
+        errno.ETIMEDOUT,
+    }
+)
+_PASSING_STATUS = frozenset({408, 425, 429})
+"""Of HTTP, besides those of the server's own failures, from 500 on."""
+_REFUSED_STATUS = frozenset({401, 403, 407})
+_PASSING_NAMES = frozenset(
+    {
+        "ClientConnectionError",  # aiohttp
+        "ClientPayloadError",
+        "HTTPClientError",  # botocore
+        "ServiceRequestError",  # azure
+        "ServiceResponseError",
+    }
+)
+"""Classes of what fsspec's file systems raise; their packages are not imported for this."""
+
+T = TypeVar("T")
+
+
+class OutOfReach(BadVideo):
+    """A file that could not be read, which may be otherwise the next time; nothing is said about its content."""
+
+
+def is_passing(failed: BaseException) -> bool:
+    """Whether a failure may be over in a while, and says nothing about the file."""
+    if isinstance(failed, FileNotFoundError):
+        return failed.__cause__ is not None and is_passing(failed.__cause__)
+    if isinstance(failed, OSError) and failed.errno is not None:
+        return failed.errno in _PASSING
+    status = _status_of(failed)
+    if status is not None:
+        return status in _PASSING_STATUS or status >= 500
+    return isinstance(failed, ConnectionError | TimeoutError) or any(
+        each.__name__ in _PASSING_NAMES for each in type(failed).__mro__
+    )
+
+
+def is_absent(failed: Exception) -> bool:
+    """Whether a file is not there: fsspec's HTTP says so of every URL that it does not get, for whatever reason."""
+    if not isinstance(failed, FileNotFoundError):
+        return False
+    why = failed.__cause__
+    return why is None or (_status_of(why) in (None, 404, 410) and not is_passing(why))
+
+
+def is_refused(failed: BaseException) -> bool:
+    """Whether a server does not let this process have a file, for example since its credentials are out of date."""
+    if isinstance(failed, FileNotFoundError):
+        return failed.__cause__ is not None and is_refused(failed.__cause__)
+    return isinstance(failed, PermissionError) or _status_of(failed) in _REFUSED_STATUS
+
+
+def _status_of(failed: BaseException) -> int | None:
+    """The HTTP status that a failure has, under one of its usual names."""
+    found = (getattr(failed, name, None) for name in ("status", "status_code", "code"))
+    return next((each for each in found if isinstance(each, int)), None)
+
+
+def reach(read: Callable[[], T]) -> T:
+    """Do what needs a file; after a failure that may pass again, after pauses of four seconds in all.
+
+    Raises:
+        Exception: of the last try.
+    """
+    for pause_s in PAUSES_S:
+        try:
+            return read()
+        except Exception as failed:  # fsspec's file systems raise nearly anything
+            if not is_passing(failed):
+                raise
+        time.sleep(pause_s)
+    return read()
+
+
+def failure_of(where: str, what: str, failed: Exception, said: str) -> ViewcacheError:
+    """The error for a file that could not be reached.
+
+    Args:
+        where: its URI, as it may be shown.
+        what: was to be done with it: opened, or read.
+        failed: why.
+        said: the same in words.
+
+    Raises:
+        Full: this process has too many files open.
+    """
+    if is_absent(failed):
+        return OutOfReach(f"{where}: no such file")
+    blame_the_process(where, failed)
+    if is_passing(failed):
+        return SourceUnreachable(f"{where}: cannot be {what} just now ({said})")
+    if "://" in where and is_refused(failed):
+        return SourceUnreachable(f"{where}: cannot be {what} ({said}); check the credentials of this process")
+    return OutOfReach(f"{where}: cannot be {what} ({said})")
+
+
+def blame_the_process(where: str, failed: Exception) -> None:
+    """A limit that this process has hit says nothing about the video: no policy may put another one in its place.
+
+    Raises:
+        Full: it was that.
+    """
+    if getattr(failed, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        raise Full(f"{where}: too many open files; raise the limits of this process (ulimit -n)") from failed
