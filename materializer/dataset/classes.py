@@ -57,17 +57,24 @@ def first_epochs(drawn: Iterable[Mapping[str, Any]], label_of: Mapping[int, obje
 def separated(labels: pa.Array, separator: str) -> pa.Array:
     """Labels of text as lists: what stands between the separators, without blanks around it.
 
+    An empty cell stays null, which is no label; a separator alone is an empty list: the video is known to have none.
+
     Raises:
         BadInput: they are lists already.
     """
     if is_list(labels.type):
         raise BadInput(f"label_separator: {separator!r} is for labels of text, and these are lists already")
     parts = pc.split_pattern(as_text(labels), separator)
-    found = [None if each is None else [word for part in each if (word := part.strip())] for each in parts.to_pylist()]
+    found = [_words(each) for each in parts.to_pylist()]
     flat = typed(word for each in found for word in each or ())
     ends = np.cumsum([len(each or ()) for each in found])
     offsets = pa.array(np.concatenate([[0], ends]), pa.int64())
-    return pa.LargeListArray.from_arrays(offsets, flat)
+    return pa.LargeListArray.from_arrays(offsets, flat, mask=pa.array([each is None for each in found], pa.bool_()))
+
+
+def _words(parts: list[str] | None) -> list[str] | None:
+    words = [word for part in parts or () if (word := part.strip())]
+    return words if words or (parts is not None and len(parts) > 1) else None
 
 
 @dataclass(frozen=True)  # no slots: the numbers are cached

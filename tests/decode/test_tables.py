@@ -260,8 +260,12 @@ def test_several_labels_of_a_video() -> None:
 
 
 def test_labels_between_separators() -> None:
-    """Text is parted at the separator, without blanks around; whole numbers are numbers."""
-    assert separated(pa.array(["run; jump", "", None, "sit;"]), ";").to_pylist() == [["run", "jump"], [], [], ["sit"]]
+    """Text is parted at the separator, without blanks around; whole numbers are numbers; an empty cell is no label."""
+    found = separated(pa.array(["run; jump", "", None, " ", ";", "sit;"]), ";")
+    assert found.to_pylist() == [["run", "jump"], None, None, None, [], ["sit"]]
+    classes = Classes(found, class_names(found.flatten()))
+    assert [classes.of(row) for row in range(len(found))] == [(0, 1), (), (), (), (), (2,)]
+    assert separated(pa.array([None, None], pa.large_string()), ";").null_count == 2
     assert separated(pa.array(["1|2", "3"]), "|").to_pylist() == [[1, 2], [3]]
     assert separated(pa.array([1, 23]), "|").to_pylist() == [[1], [23]]
     with pytest.raises(BadInput, match="these are lists already"):

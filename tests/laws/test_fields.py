@@ -200,6 +200,37 @@ def test_several_labels_in_a_csv(tmp_path: Path, folder: Path) -> None:
         assert cache.show("train", 0, 0).facts
 
 
+@pytest.mark.parametrize("where", ["label is not null", "kinds is not null"])
+def test_where_leaves_out_what_has_no_several_labels(tmp_path: Path, folder: Path, where: str) -> None:
+    """A video without a row and one with an empty cell have no label; a separator alone says that it has none of them.
+
+    So they need no weight and no value to be split by, as with one label a video.
+    """
+    (tmp_path / "t.csv").write_text("video,kinds,often,side\nv0,run;sit,1,val\nv1,,,\nv2,;,2,val\nv3,jump,1,train\n")
+    keys: dict[str, Any] = {
+        "labels": str(tmp_path / "t.csv"),
+        "label_column": "kinds",
+        "label_separator": ";",
+        "where": where,
+    }
+    with opened(folder, tmp_path / "weighted", weight="often", **keys) as cache:
+        assert isinstance(cache, Cache)
+        found = {name: row for batch in pixels(cache).values()
+                 for name, row in zip(batch.videos, batch.label.tolist(), strict=True)}  # fmt: skip
+        cache.catalog.flush()
+        recorded = {row["name"]: row["label"] for row in cache.catalog.load_videos(1).to_pylist()}
+    assert found == {"v0": [0, 1, 1], "v2": [0, 0, 0], "v3": [1, 0, 0]}
+    assert recorded == {"v0": '["run", "sit"]', "v1": None, "v2": "[]", "v3": '["jump"]', "v4": None}
+    # The hash of this seed puts videos on both sides.
+    split: dict[str, Any] = {"split": {"val": 0.5, "by": "kinds", "seed": 1}}
+    parts = {}
+    for part in ("train", "val"):
+        with opened(folder, tmp_path / part, part=part, **split, **keys) as cache:
+            parts[part] = set(cache.read("train", 0, 0).videos)
+    assert not parts["train"] & parts["val"]
+    assert parts["train"] | parts["val"] <= {"v0", "v2", "v3"}
+
+
 def test_segments_have_fields_weights_and_sides_of_their_own(tmp_path: Path, folder: Path) -> None:
     """A row that is a segment has its own columns and weight; all rows of one video are in one part of a split."""
     parts = [(name, at, often) for name in NAMES for at, often in ((0.0, 1), (0.8, 2))]
