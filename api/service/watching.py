@@ -34,9 +34,9 @@ def stats_of(root: Path) -> answers.StatsOf | None:
 
 
 def end_idle(error: CatalogBusy) -> bool:
-    """End the service that owns a store, if it is one and nobody uses it; whether the store is free now."""
+    """End the service that owns a store, if it began by itself and nobody uses it; whether the store is free now."""
     root = _served(error)
-    if root is None:
+    if root is None or _is_by_hand(error.pid):
         return False
     try:
         stop(root, if_idle=True)
@@ -61,13 +61,13 @@ def explained(error: CatalogBusy, besides: int = 0) -> CatalogBusy:
         return error
     return CatalogBusy(
         f"catalog {root} is owned by process {error.pid}, which is the service of this cache: `viewcache stop {root}` "
-        f"ends it, and no work is lost; {_users(root, besides)}",
+        f"ends it, and no work is lost; {_users(root, besides, error.pid)}",
         error.pid,
         str(root),
     )
 
 
-def _users(root: Path, besides: int) -> str:
+def _users(root: Path, besides: int, service: int) -> str:
     """Who uses a service, in words."""
     stats = stats_of(root)
     clients = [] if stats is None else [each for each in stats.clients if each.pid != besides]
@@ -76,7 +76,16 @@ def _users(root: Path, besides: int) -> str:
     ]
     if len(clients) > MOST_NAMED:
         told.append(f"{len(clients) - MOST_NAMED} more")
-    return f"it is used by {', '.join(told)}" if told else "nobody uses it now"
+    if told:
+        return f"it is used by {', '.join(told)}"
+    return "nobody uses it now" + (
+        ", and it stays until it is stopped, because `viewcache serve` began it" if _is_by_hand(service) else ""
+    )
+
+
+def _is_by_hand(service: int) -> bool:
+    """Whether `viewcache serve` runs this service, rather than a process that a client started."""
+    return files.served_by(service) is None
 
 
 def _served(error: CatalogBusy) -> Path | None:

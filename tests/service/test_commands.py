@@ -371,7 +371,9 @@ def test_run_makes_ahead_through_the_service(
     assert read.waited_s == 0.0
 
 
-@pytest.mark.parametrize("command", [["gc"], ["forget", "train"], ["verify"], ["run", "--trace", "trace.json"]])
+@pytest.mark.parametrize(
+    "command", [["gc"], ["gc", "--dry-run"], ["forget", "train"], ["verify"], ["run", "--trace", "trace.json"]]
+)
 def test_an_idle_service_is_ended_by_who_needs_the_store(
     attach: Opener,
     store: Path,
@@ -394,6 +396,34 @@ def test_an_idle_service_is_ended_by_who_needs_the_store(
     code, _, said = run(first, config, *rest)
     assert code == 0, said
     assert files.started_ticks(pid) is None
+
+
+def test_a_service_that_was_begun_by_hand_is_ended_by_hand(
+    store: Path, videos: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody uses it, and yet what needs the store for itself is refused, with what ends it; dry runs are no exception.
+
+    Another `viewcache serve` is refused, too.
+    """
+    monkeypatch.chdir(tmp_path)
+    places = {"STORE": store, "CONFIG": tmp_path / "train.yaml"}
+    places["CONFIG"].write_text(yaml.safe_dump(described(store, videos)))
+    dry = ([*command, "--dry-run"] for command in OWNING if command[0] in ("gc", "forget", "verify", "evict"))
+    commands = [*OWNING, *dry, ["serve", "CONFIG"]]
+    serve = [sys.executable, "-m", "viewcache.api.cli.main", "serve", str(places["CONFIG"])]
+    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stderr is not None
+        assert f"serving {store} as process {serving.pid}" in serving.stderr.readline()
+        for command in commands:
+            code, _, said = run(*[places.get(word, word) for word in command])
+            assert code == 4, command
+            assert f"`viewcache stop {store}` ends it, and no work is lost; nobody uses it now, and it stays" in said
+        assert stats_of(store) is not None
+        assert serving.poll() is None
+        assert run("stop", store)[0] == 0
+        assert serving.wait(30) == 0
+    code, _, said = run("gc", store, "--dry-run")
+    assert code == 0, said
 
 
 def test_files_that_are_looked_at_are_told(store: Path, videos: Path, tmp_path: Path) -> None:
