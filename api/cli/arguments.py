@@ -1,8 +1,44 @@
-"""Arguments that several commands take."""
+"""What the arguments of all commands have in common: the parser, and what several commands take."""
 
 import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
-__all__ = ["add_where"]
+from viewcache.errors import BadInput
+
+__all__ = ["Parser", "add_where", "asks_for_json", "in_one_line"]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are of our error tree, so that they end a command as all others do."""
+
+    def error(self, message: str) -> NoReturn:
+        """Show the usage.
+
+        Raises:
+            BadInput: always; it says what is wrong with the arguments.
+        """
+        self.print_usage(sys.stderr)
+        raise BadInput(f"{message}; `{self.prog} --help` says what it takes")
+
+
+def asks_for_json(words: Iterable[str]) -> bool:
+    """Whether the answer to these arguments is to be JSON, also if they are wrong; options may be shortened."""
+    for word in words:
+        if word == "--":
+            return False
+        if word in ("--json", "--jso", "--js"):
+            return True
+    return False
+
+
+def in_one_line(message: str, words: Sequence[str]) -> str:
+    """A message in which arguments that have line breaks do not break the line."""
+    for word in sorted(words, key=len, reverse=True):
+        if "\n" in word:
+            message = message.replace(word, word.replace("\n", "\\n"))
+    return message
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:

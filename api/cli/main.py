@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from viewcache import __version__
 from viewcache.api.cli import care, demo, evict, init, look, make, mount, page, profile, serve, show
+from viewcache.api.cli.arguments import Parser, asks_for_json, in_one_line
 from viewcache.api.cli.terminal import Terminal
 from viewcache.errors import BadInput, BadVideo, Broken, Busy, CatalogBusy, ConfigError, NotFound, ViewcacheError
 
@@ -51,7 +52,7 @@ def exit_code(error: BaseException) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands; each sets ``command``, the function that runs it."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="viewcache",
         description="Video preprocessing, planned ahead and cached as views of a training run.",
         epilog=_EPILOG,
@@ -72,8 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         One of `EXIT_CODES`.
     """
-    arguments = parser().parse_args(argv)
-    terminal = Terminal(json=getattr(arguments, "json", False))
+    words = sys.argv[1:] if argv is None else list(argv)
+    terminal = Terminal(json=asks_for_json(words))
+    try:
+        arguments = parser().parse_args(words)
+    except BadInput as wrong:
+        return _told(wrong, terminal, words)
     before = signal.getsignal(signal.SIGTERM)
     try:
         # A job scheduler's way of saying Ctrl-C.
@@ -91,11 +96,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except CatalogBusy as busy:
-        return _told(_explained(busy), terminal)
+        return _told(_explained(busy), terminal, words)
     except ViewcacheError as error:
-        return _told(error, terminal)
+        return _told(error, terminal, words)
     except Exception as error:
         traceback.print_exc()
+        if terminal.json:
+            terminal.data({"error": {"kind": "unexpected", "message": f"{type(error).__name__}: {error}"}})
         terminal.say(f"viewcache: unexpected {type(error).__name__}; please report it with the lines above")
         return exit_code(error)
     finally:
@@ -115,13 +122,13 @@ def _done(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return int(arguments.command(arguments, terminal))
 
 
-def _told(error: ViewcacheError, terminal: Terminal) -> int:
+def _told(error: ViewcacheError, terminal: Terminal, words: Sequence[str]) -> int:
     if terminal.json:
         about: dict[str, object] = {"kind": error.kind, "message": str(error)}
         if isinstance(error, ConfigError):
             about |= {"code": str(error.code), "file": error.file, "line": error.line, "column": error.column}
         terminal.data({"error": about})
-    terminal.say(f"viewcache: {error}")
+    terminal.say(f"viewcache: {in_one_line(str(error), words)}")
     return exit_code(error)
 
 

@@ -86,11 +86,54 @@ def test_help_needs_no_library() -> None:
     "arguments", [[], ["fly"], ["sql"], ["plan", "--generation", "x"], ["sql", "q", "--json", "--csv"]]
 )
 def test_wrong_arguments_are_bad_input(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and the usage on stderr."""
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert "usage: viewcache" in capsys.readouterr().err
+    """Exit code 2, and the usage and what is wrong on stderr."""
+    assert main(arguments) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("usage: viewcache")
+    assert said[-1].startswith("viewcache: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "--epochs", "x", "--json"],
+        ["evict", "--js", "--tier", "bogus"],
+        ["sql", "q", "--json", "--csv"],
+        ["--json", "fly"],
+        ["db", "--json"],
+    ],
+)
+def test_wrong_arguments_are_json_too(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json stdout holds one JSON value also when the arguments cannot be understood."""
+    assert main(arguments) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["kind"] == "bad_input"
+    assert error["message"].endswith("--help` says what it takes")
+
+
+def test_without_json_wrong_arguments_are_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Stdout stays empty; what stands behind ``--`` is no option."""
+    for arguments in (["plan", "--generation", "x"], ["stop", "a", "--", "--json", "c"]):
+        assert main(arguments) == 2
+        assert capsys.readouterr().out == ""
+
+
+def test_line_breaks_in_arguments_break_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """An argument is shown escaped, where a command refuses it as where the parser does; JSON has it as it is."""
+    for arguments in (["status", "a\x01b\nc"], ["status", "x", "a\x01b\nc"]):
+        assert main(arguments) > 0
+        assert "a\\x01b\\nc" in capsys.readouterr().err.splitlines()[-1]
+    main(["status", "a\nb", "--json"])
+    assert "a\nb does not exist" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_the_package_is_the_command() -> None:
+    """`python -m viewcache` does what `viewcache` does, and is called so."""
+    for options, code, says in ((["--version"], 0, "viewcache "), (["status", "nowhere"], 3, "viewcache: nowhere")):
+        command = [sys.executable, "-m", "viewcache", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == code
+        assert (done.stdout + done.stderr).startswith(says)
 
 
 def test_errors_are_json_too(site: Site) -> None:
@@ -122,6 +165,7 @@ def test_unexpected_errors_are_told_as_such(site: Site, monkeypatch: pytest.Monk
     site.run("status", code=5)
     assert "ZeroDivisionError" in site.words
     assert "please report" in site.words
+    assert site.json("status", code=5) == {"error": {"kind": "unexpected", "message": "ZeroDivisionError: a bug"}}
 
 
 def test_names_cannot_steer_the_terminal() -> None:
