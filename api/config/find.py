@@ -75,14 +75,14 @@ def locate(named: str | None = None, *, tasks: bool = True) -> Located:
             wrong in them is nobody's business: to look at a cache, or to end its service, takes its own section alone.
 
     Raises:
-        NotFound: there is nothing of that name, or nothing near.
-        BadInput: a folder that is no cache.
+        NotFound: there is nothing of that name, a folder that holds no cache, or nothing near.
+        BadInput: several are near.
         ConfigError: the configuration is wrong.
     """
     path = Path(named) if named is not None else nearest()
     if path.is_dir():
         if not any((path / mark).exists() for mark in _MARKS):
-            raise BadInput(
+            raise NotFound(
                 f"{path} is no cache: it has neither {' nor '.join(_MARKS)}; name its folder or a configuration"
             )
         return Located(str(path.absolute()), str(path.absolute()))

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewcache.api.config.find import Located
+from viewcache.api.text import size
 from viewcache.api.upkeep.owned import owned_cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.eviction import DEFAULT
 from viewcache.catalog.policies import Policy, all_policies
-from viewcache.errors import NotFound
+from viewcache.errors import BadInput, NotFound
 from viewcache.materializer.storage.eviction import Eviction
 from viewcache.materializer.storage.removal import remove
 from viewcache.store.tier import LOCAL
@@ -90,7 +91,7 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
 
     Raises:
         NotFound: there is no catalog, no store, or no such tier.
-        BadInput: the catalog is of another store.
+        BadInput: the catalog is of another store, or the budget is less than what shall be free.
         CatalogBusy: another process owns the cache.
         StoreUnreachable: a remote tier does not answer.
         QueryRefused: a policy of the user's own failed.
@@ -99,7 +100,13 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
         catalog, tiers = owned.catalog, owned.tiers
         if tier not in tiers:
             raise NotFound(f"this cache has no {tier} tier whose bytes outlive a process; it has {', '.join(tiers)}")
-        free = _budget(located, catalog, tier) - _used(catalog, tier)
+        budget = _budget(located, catalog, tier)
+        if 0 < budget < need_bytes:
+            raise BadInput(
+                f"{size(need_bytes)} can never be free: the budget of the {tier} tier is {size(budget)} "
+                f"({budget} bytes); name that much, or less"
+            )
+        free = budget - _used(catalog, tier)
         chooser = Eviction(catalog, policy, falls_back=False)
         victims = chooser.choose(tier, need_bytes - free, []) if need_bytes > free else []
         ids = pa.array([victim.object_id for victim in victims], pa.int64())

@@ -42,6 +42,15 @@ def test_what_is_free_already_need_not_be_made_free(made: Site) -> None:
     assert (done["free_bytes"], made.objects()) == (BUDGET, [])
 
 
+def test_more_than_the_budget_can_never_be_free(made: Site) -> None:
+    """It is bad input, with the budget, before anything leaves; from the folder alone the last run's budget counts."""
+    before = made.objects()
+    for arguments in ((), ("--dry-run",), (str(made.store),)):
+        made.run("evict", "--need", str(BUDGET + 1), *arguments, code=2)
+        assert f"the budget of the local tier is 64 MB ({BUDGET} bytes)" in made.words
+    assert made.objects() == before
+
+
 def test_a_dry_run_changes_nothing_and_the_rest_does_what_it_said(made: Site) -> None:
     """The same victims with the same reasons; they are gone then, and `evictions` says why; what is left is whole."""
     before = made.objects()

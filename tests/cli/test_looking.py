@@ -181,8 +181,10 @@ def test_a_name_that_is_not_there_is_not_found(site: Site, name: str) -> None:
 
 
 def test_a_folder_that_is_no_cache_is_refused(site: Site) -> None:
-    """Another folder is never taken for a cache."""
-    site.run("status", "videos", code=2)
+    """Another folder is never taken for a cache: none is found there. What needs a configuration wants a file."""
+    for command in (("status",), ("gc",), ("top", "--once"), ("forget",)):
+        site.run(*command, "videos", *(("train",) if command == ("forget",) else ()), code=3)
+        assert "videos is no cache" in site.words
     site.run("plan", "videos", code=2)
 
 
@@ -258,7 +260,7 @@ def test_lint_misses_no_dataset(site: Site) -> None:
     ("name", "code", "told"),
     [
         ("nowhere", 3, "nowhere does not exist; name a cache's folder or a configuration"),
-        ("videos", 2, "videos is no cache"),
+        ("videos", 3, "videos is no cache"),
     ],
 )
 def test_what_is_no_cache_is_told(site: Site, name: str, code: int, told: str) -> None:
