@@ -32,7 +32,8 @@ def _mount(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     config = configuration(arguments.config)
     over = mount(config, Path(arguments.folder), job=arguments.job, say=terminal.say)
-    terminal.say(f"{arguments.folder} is unmounted" + ("" if over else "; who has files of it open gets an error"))
+    left = "" if over else "; files of it that are open give an error for all that the system does not have of them yet"
+    terminal.say(f"{arguments.folder} is unmounted{left}")
     if not over:
         sys.stdout.flush()
         os._exit(0)  # libfuse waits for those files to be closed, and only the end of the process closes them

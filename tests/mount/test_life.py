@@ -170,6 +170,7 @@ def test_a_signal_ends_it_while_files_are_open(mounted: Mounted) -> None:
         assert int(reader.communicate(timeout=SOON_S)[0]) in (errno.ENOTCONN, errno.ECONNABORTED)
         with pytest.raises(OSError, match=r"."):
             os.pread(file.fileno(), 1, 0)
+    assert mounted.said[-1].endswith("open give an error for all that the system does not have of them yet")
     os.close(training)
     assert os.listdir(mounted.root) == []
 
