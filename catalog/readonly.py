@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from viewcache import errors
 from viewcache.catalog.confined import QueryLimits, ask_confined, check_one, confine, serve_confined
+from viewcache.catalog.views import ORDER
+from viewcache.suggest import suggest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +40,9 @@ _REACHING = re.compile(
     re.IGNORECASE,
 )
 """Functions of PostgreSQL that end sessions, hold locks, change settings, or run a text as a statement."""
+
+
+_NO_TABLE = re.compile(r'(?P<what>Table with name (?P<name>.+) does not exist!)\nDid you mean "[^"\n]*"\?')
 
 
 _MARK = re.compile(r"\$([a-z_]+)\b")
@@ -190,7 +195,13 @@ def _on_duckdb(
             reader = connection.execute(sql, dict(parameters)).to_arrow_reader(2048)
             yield _first_rows(reader.schema, reader, limits)
     except (duckdb.Error, MemoryError) as error:
-        raise errors.QueryRefused(f"the query failed: {error}") from error
+        raise errors.QueryRefused(f"the query failed: {_NO_TABLE.sub(_public, str(error))}") from error
+
+
+def _public(proposed: re.Match[str]) -> str:
+    """What DuckDB says of an unknown table, with a public relation in place of one that is only ours."""
+    near = suggest(proposed["name"], ORDER)
+    return f"{proposed['what']}\n" + (f'Did you mean "{near}"?' if near else f"There are {', '.join(ORDER)}.")
 
 
 def _check_one_select(sql: str, kinds: list[str]) -> None:

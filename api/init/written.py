@@ -160,7 +160,8 @@ def _label_lines(looked: Looked, labels: Labels, home: Path) -> Iterator[str]:
 def _policy_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
     on_bad = f"on_bad_{looked.media}"
     if looked.bad:
-        why = f"{len(looked.bad)} of {looked.looked_at} cannot be decoded and are left out; `raise` makes it an error"
+        are = "is" if len(looked.bad) == 1 else "are"
+        why = f"{len(looked.bad)} of {looked.looked_at} cannot be decoded and {are} left out; `raise` makes it an error"
         yield from _key(on_bad, "skip", why)
     elif not looked.is_whole:
         yield from _key(on_bad, "skip", f"not every {looked.media} was looked into; `raise` makes a bad one an error")

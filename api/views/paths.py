@@ -144,7 +144,9 @@ def _with_query(path: str, found: ViewPath, query: str) -> ViewPath:
     allowed = _QUERY.get(found.kind, ())
     values: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=False):
-        if name not in allowed or name in values:
+        if name in values:
+            raise _bad(path, f"?{name}= is given twice; give it once")
+        if name not in allowed:
             raise _bad(path, f"?{name}= is not asked of it here; allowed: {', '.join(allowed) or 'nothing'}")
         values[name] = value
     numbers = {name: value for name, value in values.items() if name != "output"}

@@ -98,6 +98,12 @@ def test_what_is_no_path_is_named(text: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
+def test_what_is_given_twice_is_told_so() -> None:
+    """An option that is allowed is not said to be another one's."""
+    with pytest.raises(BadUrl, match=r"\?epoch= is given twice"):
+        parse_path("train/cat/frame3/aug3?epoch=0&epoch=1")
+
+
 @given(st.text(max_size=60) | st.text("train/0frameugviewz.%?&=-\x00\n", max_size=60))
 def test_any_text_is_a_path_or_a_bad_url(text: str) -> None:
     """Parsing never raises anything but BadUrl, and never lets a component through that is not a plain name."""

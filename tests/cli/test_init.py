@@ -250,6 +250,7 @@ def test_a_broken_file_is_named(here: Site, clip: Path) -> None:
     assert (found["videos"], found["looked_at"], len(found["bad"])) == (4, 4, 1)
     assert "bad.mp4" in found["bad"][0]
     assert "left out by on_bad_video: skip" in here.words
+    assert "1 of 4 cannot be decoded and is left out" in Path("viewcache.yaml").read_text()
 
 
 def test_of_many_files_some_are_looked_into(here: Site, clip: Path) -> None:

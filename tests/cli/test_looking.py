@@ -105,6 +105,16 @@ def test_sql_refuses_all_but_one_select(made: Site, query: str) -> None:
     assert {path: path.stat().st_mtime_ns for path in Path(".").iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("object_", 'Did you mean "objects"?'), ("nonex", "There are tasks, videos, images, items, ")]
+)
+def test_sql_proposes_public_relations(made: Site, name: str, said: str) -> None:
+    """A name that nothing has is answered with one that is documented, or all of them, and with no table of ours."""
+    made.run("sql", f"select * from {name}", code=2)
+    assert f"Table with name {name} does not exist!\n{said}" in made.words
+    assert "counter" not in made.words
+
+
 def test_sql_from_another_process_sees_a_snapshot(made: Site) -> None:
     """While a run is on, another process reads what was committed, and is told how old it is and who owns it."""
     with viewcache.open(made.config) as cache:
