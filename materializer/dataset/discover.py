@@ -21,6 +21,7 @@ from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
+from viewcache.materializer.dataset.refused import cure
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
 from viewcache.materializer.media.reaching import is_absent, is_passing, reach
 from viewcache.materializer.media.source import Stamp, is_local, local_path, said, shown, stamp_of
@@ -414,4 +415,4 @@ def _file_system(uri: str) -> tuple[Any, str]:
 def _not_listed(uri: str, failed: Exception) -> ViewcacheError:
     if is_passing(failed):
         return SourceUnreachable(f"{shown(uri)} cannot be listed just now ({said(failed)})")
-    return DatasetNotFound(f"{shown(uri)} cannot be listed ({said(failed)})")
+    return DatasetNotFound(f"{shown(uri)} cannot be listed ({said(failed)}){cure(failed)}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.materializer.dataset.refused import cure
 from viewcache.materializer.media.source import is_local, local_path, shown
 from viewcache.materializer.places import places_of
 
@@ -105,8 +106,9 @@ def _text(list_file: str) -> str:
         raise MissingExtra.of_url(f"{shown(list_file)}: reading it", scheme, missing) from missing
     except BadInput:
         raise
-    except (OSError, ValueError) as failed:
-        raise DatasetNotFound(f"{shown(list_file)} cannot be read ({type(failed).__name__}: {failed})") from failed
+    except Exception as failed:  # as in open_source
+        why = "" if is_local(list_file) else cure(failed)
+        raise DatasetNotFound(f"{shown(list_file)} cannot be read ({type(failed).__name__}: {failed}){why}") from failed
 
 
 def local_places(uri: str) -> list[str]:

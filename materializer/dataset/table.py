@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.materializer.dataset.refused import cure
 from viewcache.materializer.media.source import is_local, local_path, shown
 
 __all__ = ["as_text", "is_list", "read_table", "typed"]
@@ -83,9 +84,12 @@ def _bytes(labels: str) -> bytes:
     except ImportError as missing:
         scheme = labels.partition("://")[0]
         raise MissingExtra.of_url(f"labels {shown(labels)}: reading them", scheme, missing) from missing
-    except (OSError, ValueError) as failed:
+    except Exception as failed:  # as in open_source
         why = getattr(failed, "strerror", None) or failed  # the rest of the text may be the number of a descriptor
-        raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {why})") from failed
+        todo = "" if is_local(labels) else cure(failed)
+        raise DatasetNotFound(
+            f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {why}){todo}"
+        ) from failed
     if len(data) > MOST_BYTES:
         raise BadInput(f"labels {shown(labels)} is too large: at most {MOST_BYTES} bytes of a table are read")
     return data

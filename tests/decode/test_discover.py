@@ -7,9 +7,14 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
+from tests.servers.seaweed import bucket, buckets, seaweed
 from viewcache.errors import BadInput, DatasetNotFound
 from viewcache.materializer.dataset.discover import discover
+from viewcache.materializer.dataset.table import read_table
+
+__all__ = ["bucket", "buckets", "seaweed"]
 
 
 @pytest.fixture
@@ -133,6 +138,56 @@ def test_unknown_file_systems() -> None:
     """A scheme that nothing is installed for is named."""
     with pytest.raises(DatasetNotFound, match="nosuch://bucket cannot be listed"):
         discover("nosuch://bucket")
+
+
+class NoCredentialsError(Exception):
+    """As botocore's: neither an OSError nor a ValueError."""
+
+
+class Refused(Exception):
+    """As aiohttp's and Google's: the server's answer has a number."""
+
+    code = 403
+
+
+CURE = "check its name, and the credentials and permissions of this process"
+
+
+@pytest.mark.parametrize(
+    "failed", [PermissionError("Access Denied"), NoCredentialsError("Unable to locate credentials"), Refused("no")]
+)
+def test_refusals_say_what_to_check(monkeypatch: pytest.MonkeyPatch, failed: Exception) -> None:
+    """A dataset, a list file and a label table that a server refuses: the credentials of this process may be wrong."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise failed
+
+    for name in ("isfile", "find", "info", "_open"):
+        monkeypatch.setattr(MemoryFileSystem, name, refuse)
+    for look in (lambda: discover("memory://data"), lambda: discover("memory://data/list.txt")):
+        with pytest.raises(DatasetNotFound, match=CURE):
+            look()
+    with pytest.raises(DatasetNotFound, match=rf"labels memory://data/t.csv cannot be read .*; {CURE}"):
+        read_table("memory://data/t.csv")
+
+
+def test_other_failures_are_no_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that fails otherwise is not said to want credentials; nor is a file of this machine."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("the server has a fault")
+
+    monkeypatch.setattr(MemoryFileSystem, "isfile", fail)
+    with pytest.raises(DatasetNotFound, match=r"the server has a fault\)$"):
+        discover("memory://data")
+
+
+def test_a_bucket_that_refuses_says_what_to_check(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a wrong key, as for the store's tier; the message repeats no key."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-secret")
+    with pytest.raises(DatasetNotFound, match=CURE) as caught:
+        discover(f"s3://{bucket}/videos")
+    assert "wrong-and-secret" not in str(caught.value)
 
 
 def test_a_name_that_is_not_utf8_is_a_bad_video(tree: Path) -> None:
