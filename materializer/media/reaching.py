@@ -37,6 +37,9 @@ _PASSING = frozenset(
 _PASSING_STATUS = frozenset({408, 425, 429})
 """Of HTTP, besides those of the server's own failures, from 500 on."""
 _REFUSED_STATUS = frozenset({401, 403, 407})
+_REFUSED_NAMES = ("credential", "authentication", "signatureerror", "refresherror", "tokenretrieval")
+"""Parts of the names of errors about credentials, as botocore's, Google's and Azure's."""
+
 _PASSING_NAMES = frozenset(
     {
         "ClientConnectionError",  # aiohttp
@@ -60,7 +63,7 @@ def is_passing(failed: BaseException) -> bool:
     if isinstance(failed, FileNotFoundError):
         return failed.__cause__ is not None and is_passing(failed.__cause__)
     if isinstance(failed, OSError) and failed.errno is not None:
-        return failed.errno in _PASSING
+        return failed.errno in _PASSING or failed.errno < 0  # of a name that could not be resolved
     status = _status_of(failed)
     if status is not None:
         return status in _PASSING_STATUS or status >= 500
@@ -79,9 +82,12 @@ def is_absent(failed: Exception) -> bool:
 
 def is_refused(failed: BaseException) -> bool:
     """Whether a server does not let this process have a file, for example since its credentials are out of date."""
-    if isinstance(failed, FileNotFoundError):
-        return failed.__cause__ is not None and is_refused(failed.__cause__)
-    return isinstance(failed, PermissionError) or _status_of(failed) in _REFUSED_STATUS
+    if isinstance(failed, PermissionError) or _status_of(failed) in _REFUSED_STATUS:
+        return True
+    names = [each.__name__.lower() for each in type(failed).__mro__]
+    return any(part in name for name in names for part in _REFUSED_NAMES) or (
+        failed.__cause__ is not None and is_refused(failed.__cause__)
+    )
 
 
 def _status_of(failed: BaseException) -> int | None:
@@ -106,7 +112,7 @@ def reach(read: Callable[[], T]) -> T:
     return read()
 
 
-def failure_of(where: str, what: str, failed: Exception, said: str) -> ViewcacheError:
+def failure_of(where: str, what: str, failed: Exception, said: str, *, is_far: bool) -> ViewcacheError:
     """The error for a file that could not be reached.
 
     Args:
@@ -114,6 +120,7 @@ def failure_of(where: str, what: str, failed: Exception, said: str) -> Viewcache
         what: was to be done with it: opened, or read.
         failed: why.
         said: the same in words.
+        is_far: whether it is behind a URL, where no failure but its absence says anything about it.
 
     Raises:
         Full: this process has too many files open.
@@ -123,8 +130,9 @@ def failure_of(where: str, what: str, failed: Exception, said: str) -> Viewcache
     blame_the_process(where, failed)
     if is_passing(failed):
         return SourceUnreachable(f"{where}: cannot be {what} just now ({said})")
-    if "://" in where and is_refused(failed):
-        return SourceUnreachable(f"{where}: cannot be {what} ({said}); check the credentials of this process")
+    if is_far and not isinstance(failed, ValueError | ImportError):  # else it is no URL that anybody knows
+        cure = "; check the credentials of this process" if is_refused(failed) else ""
+        return SourceUnreachable(f"{where}: cannot be {what} ({said}){cure}")
     return OutOfReach(f"{where}: cannot be {what} ({said})")
 
 

@@ -408,7 +408,7 @@ def open_source(uri: str, block: int = BLOCK) -> Source:
 
 
 def _failure(uri: str, what: str, failed: Exception) -> ViewcacheError:
-    return failure_of(shown(uri), what, failed, said(failed))
+    return failure_of(shown(uri), what, failed, said(failed), is_far=not is_local(uri))
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:

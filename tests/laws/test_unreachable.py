@@ -5,6 +5,7 @@ Pauses between tries are left out in this process, also in workers that are thre
 
 import errno
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,7 @@ def test_what_may_pass() -> None:
 
     refused, busy, gone = (ClientResponseError(status) for status in (403, 503, 410))
     passing = [OSError(errno.EIO, ""), ConnectionResetError(), TimeoutError(), busy, not_found(busy)]
+    passing.append(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
     lasting = [PermissionError(errno.EACCES, ""), OSError(errno.ELOOP, ""), refused, not_found(refused), ValueError()]
     assert all(map(is_passing, passing))
     assert not any(map(is_passing, lasting))
@@ -167,11 +169,12 @@ def test_what_may_pass() -> None:
         ("https://host/v.mp4", refused, SourceUnreachable),
         ("https://host/v.mp4", absent[1], OutOfReach),
         ("s3://bucket/v.mp4", denied, SourceUnreachable),
+        ("https://host/v.mp4", OSError("certificate verify failed"), SourceUnreachable),
         ("/data/v.mp4", denied, OutOfReach),
     ]:
-        assert type(failure_of(where, "opened", error, "")) is kind
+        assert type(failure_of(where, "opened", error, "", is_far="://" in where)) is kind
     with pytest.raises(Full, match="too many open files"):
-        failure_of("v.mp4", "opened", OSError(errno.EMFILE, ""), "")
+        failure_of("v.mp4", "opened", OSError(errno.EMFILE, ""), "", is_far=False)
 
 
 def test_it_is_tried_again() -> None:
