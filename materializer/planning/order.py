@@ -46,6 +46,10 @@ class Order:
         """(planned indexes,) the video of each."""
         self.settled = settled
         """(epochs,) positions that never change again, counted from the first."""
+        self.drawn = settled.copy()
+        """(epochs,) positions that are drawn, counted from the first; they are settled once that is recorded."""
+        self.unrecorded = [set[int]() for _ in range(self.epochs)]
+        """Of each epoch the positions at which the catalog may have another video."""
         self.moved = False
         """Whether any video has left the position that it was planned for."""
         self._planned_index_at = np.arange(self.ids.size)
@@ -67,19 +71,25 @@ class Order:
     def waiting(self, epoch: int) -> NDArray[np.int64]:
         """The ids of an epoch that are not drawn yet."""
         start = epoch * self.positions
-        return np.asarray(self.ids[self._planned_index_at[start + int(self.settled[epoch]) : start + self.positions]])
+        return np.asarray(self.ids[self._planned_index_at[start + int(self.drawn[epoch]) : start + self.positions]])
 
     def place(self, epoch: int, position: int, video_id: int) -> tuple[int, int]:
         """Exchange a video with the one that stands at a position; returns both positions in the epoch."""
         start = epoch * self.positions
         target = start + position
         other = int(self._position_of[self._planned_index_of(epoch, video_id)])
+        self.unrecorded[epoch].update((position, other - start))
         if other != target:
             self.moved = True
             here, there = self._planned_index_at[target], self._planned_index_at[other]
             self._planned_index_at[target], self._planned_index_at[other] = there, here
             self._position_of[there], self._position_of[here] = target, other
         return position, other - start
+
+    def settle(self, epoch: int) -> None:
+        """All that is drawn of an epoch is recorded."""
+        self.settled[epoch] = self.drawn[epoch]
+        self.unrecorded[epoch].clear()
 
     def _planned_index_of(self, epoch: int, video_id: int) -> int:
         start = epoch * self.positions

@@ -124,9 +124,13 @@ class Early:
                 drawn.known.extend(each for each in chosen if each.epoch in drawn.epochs)
 
     def forget(self, number: int) -> None:
-        """A generation is planned, or cannot be: its batches are read from there."""
+        """A generation is planned, and its batches are read from there; or it cannot be.
+
+        Then its order stays: others draw on it, and may have drawn what is not recorded.
+        """
         with self._drawing:
-            self._drawn.pop(number, None)
+            if self._task.planned(number):
+                self._drawn.pop(number, None)
             self._closed.discard(number)
         self._recent.clear()
 

@@ -2,12 +2,15 @@
 
 Orders are drawn a few iterations ahead of each reader and recorded before anybody sees them, so that a path keeps its
 meaning; what is behind is planned, and may still change places. Who shares is known when tasks are opened.
+
+An order in memory is the truth of what is drawn: it knows what the catalog has not got yet, and outlives members. The
+sampler is made of orders, and made anew of them whenever it may have got ahead of one.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -85,13 +88,15 @@ class _Member:
     """The generation of that epoch."""
     ahead: int = 0
     """Positions that are drawn beyond its place."""
-    changed: set[int] = field(default_factory=set)
-    """Positions of that epoch that are to be recorded."""
 
     @property
     def batch(self) -> int:
         """Videos of an iteration."""
         return self.task.spec.sampling.videos_per_batch
+
+    def rest(self) -> None:
+        """It is in the sampler no more."""
+        self.drawing, self.active = -1, None
 
 
 class Group:
@@ -111,6 +116,7 @@ class Group:
         self._catalog = catalog
         self._ahead = ahead
         self._guard = guard
+        self._seed = seed
         self._order = DependentOrder(0, KeyedChance(seed))
         self._tasks: dict[str, Task] = {}
         self._members: dict[str, _Member] = {}
@@ -168,7 +174,10 @@ class Group:
         return max((each for each in drawn if each is not None), default=None)
 
     def leave(self, task: Task) -> None:
-        """Draw no more for a task, also in the middle of an epoch; reading it again brings it back."""
+        """Draw no more for a task, also in the middle of an epoch; reading it again brings it back.
+
+        What could not be recorded stays with the task, and is when it is read again.
+        """
         with self.lock:
             self._tasks.pop(task.spec.name, None)
             self._order.remove(task.spec.name)
@@ -176,11 +185,11 @@ class Group:
 
     def rest(self, task: Task) -> None:
         """Record what is drawn of a task, and draw on from what it has planned then; the lock is held."""
-        self._record()
+        self._record(task)
         self._order.remove(task.spec.name)
         member = self._members.get(task.spec.name)
         if member is not None:
-            member.drawing, member.active = -1, None
+            member.rest()
 
     def settle(self, task: Task, epoch: int, positions: int) -> None:
         """Draw an epoch of a task at least so far: a reader is there."""
@@ -188,7 +197,7 @@ class Group:
         self._prepare(task, task.generation_of(epoch))
         with self.lock:
             member = self._at(task, (epoch, max(0, positions - task.spec.sampling.videos_per_batch)))
-            self._draw(member, lambda: self._drawn(member, epoch) >= positions, forced=True)
+            self._draw(member, lambda: _drawn(task, epoch) >= positions, forced=True)
 
     def reached(self, task: Task, epoch: int, position: int) -> None:
         """A reader has had the videos before ``position``; draw on if little is drawn ahead."""
@@ -220,21 +229,25 @@ class Group:
             active = task.begun(task.generation_of(epoch))
             if active is None:
                 break
-            member.ahead += self._drawn(member, epoch)
-            if self._drawn(member, epoch) < active.order.positions:
+            member.ahead += _drawn(task, epoch)
+            if _drawn(task, epoch) < active.order.positions:
                 break
         return member
 
-    def _drawn(self, member: _Member, epoch: int) -> int:
-        """Positions of an epoch that are drawn, whether they are recorded yet or not."""
-        if epoch == member.drawing:
-            active = member.active
-            return (active.order.positions if active is not None else 0) - self._order.left(member.task.spec.name)
-        active = member.task.begun(member.task.generation_of(epoch))
-        return active.settled(epoch) if active is not None else 0
-
     def _draw(self, member: _Member, enough: Callable[[], bool], *, forced: bool = False) -> None:
-        """Draw rounds until it is enough, and record them.
+        """Draw rounds until it is enough, and record them; nothing is drawn on top of what cannot be recorded."""
+        self._record()
+        try:
+            self._draw_rounds(member, enough, forced=forced)
+        except BaseException:  # what the sampler has drawn may not be placed: it is made anew of the orders
+            self._order = DependentOrder(0, KeyedChance(self._seed))
+            for each in self._members.values():
+                each.rest()
+            raise
+        self._record()
+
+    def _draw_rounds(self, member: _Member, enough: Callable[[], bool], *, forced: bool) -> None:
+        """Draw rounds until it is enough.
 
         Unless a reader is there (``forced``), a task draws alone only until half of ``ahead`` is drawn, and opens an
         epoch only with the others. A quarter of ``ahead`` is play: readers of one pace are never quite in step, and
@@ -246,10 +259,9 @@ class Group:
             ready = [each for each in self._members.values() if each is member or self._may_draw(each)]
             if len(ready) == 1 and not forced and member.ahead > self._ahead * member.batch // 2:
                 break
-            with self._guard():  # entered first: what is drawn and not placed would never be recorded
+            with self._guard():
                 for pick in self._order.draw([each.task.spec.name for each in ready]):
                     self._place(pick)
-        self._record()
 
     def _may_draw(self, each: _Member) -> bool:
         wanted = self._ahead * each.batch
@@ -263,9 +275,8 @@ class Group:
         task, name = member.task, member.task.spec.name
         if member.drawing >= member.place[0] and self._order.left(name):
             return True
-        self._record()
         self._order.remove(name)
-        member.drawing, member.active = -1, None
+        member.rest()
         for epoch in range(member.place[0], task.spec.epochs):
             active = task.begun(task.generation_of(epoch))
             if active is None:
@@ -274,10 +285,11 @@ class Group:
             matching = self.matching_generations(task, active.number, joined=True)
             if not alone and not all(other.begun(number) for other, number in matching):
                 return False
-            if active.settled(epoch) < active.order.positions:
+            drawn = _drawn(task, epoch)
+            if drawn < active.order.positions:
                 waiting = active.order.waiting(epoch - active.first_epoch)
                 self._widen(int(waiting.max()) + 1)
-                self._order.insert(name, waiting, epoch=epoch, position=active.settled(epoch))
+                self._order.insert(name, waiting, epoch=epoch, position=drawn)
                 member.drawing, member.active = epoch, active
                 return True
         return False
@@ -288,32 +300,60 @@ class Group:
 
     def _place(self, pick: Pick) -> None:
         member = self._members[pick.job]
-        assert member.active is not None  # it is drawing
+        active = member.active
+        assert active is not None  # it is drawing
+        member.task.unrecorded[active.number] = active
+        active.draw(pick.epoch, pick.position, pick.element)
+        active.order.drawn[pick.epoch - active.first_epoch] = pick.position + 1
         member.ahead += 1
-        changed = member.active.draw(pick.epoch, pick.position, pick.element)
-        member.changed.update(changed)
 
-    def _record(self) -> None:
-        """Record what was drawn, in one transaction; only then may anybody read it."""
-        drawing = [each for each in self._members.values() if each.changed and each.active is not None]
-        if not drawing:
-            return
-        upto = [self._drawn(each, each.drawing) for each in drawing]
-        changes = map(_changes, drawing, upto)
-        draws, uses, settled = (pa.concat_tables(each) for each in zip(*changes, strict=True))
-        self._catalog.settle_draws(draws, uses, settled)  # recording the same again after an error is harmless
-        self._catalog.add_substitutions([row for each in map(_certain, drawing, upto) for row in each])
-        for member, positions in zip(drawing, upto, strict=True):
-            _settle(member, positions)
+    def _record(self, *others: Task) -> None:
+        """Record what was drawn of all members, and of some other tasks, in one transaction.
+
+        Only then may anybody read it. After an error it is not known what of it is recorded, so all of it waits for the
+        next time: recording the same again is harmless.
+        """
+        tasks = [*(each.task for each in self._members.values()), *others]
+        behind = [each for task in dict.fromkeys(tasks) for each in _behind(task)]
+        if behind:
+            draws, uses, settled = (pa.concat_tables(each) for each in zip(*map(_changes, behind), strict=True))
+            self._catalog.settle_draws(draws, uses, settled)
+            self._catalog.add_substitutions([row for each in behind for row in _certain(each)])
+            for each in behind:
+                _settle(each)
 
 
-def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """What the catalog must know of a member's drawing: moved draws, moved uses, and how far its epoch is settled."""
-    active, epoch = member.active, member.drawing
-    assert active is not None
-    positions = np.array(sorted(member.changed), np.int64)
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """An epoch of which more is drawn than the catalog knows."""
+
+    task: Task
+    active: Drawable
+    """The generation."""
+    epoch: int
+    drawn: int
+    """Positions that are drawn."""
+
+
+def _behind(task: Task) -> Iterator[_Behind]:
+    for active in task.unrecorded.values():
+        for at, positions in enumerate(active.order.unrecorded):
+            if positions:
+                yield _Behind(task, active, active.first_epoch + at, int(active.order.drawn[at]))
+
+
+def _drawn(task: Task, epoch: int) -> int:
+    """Positions of an epoch that are drawn, whether they are recorded yet or not."""
+    active = task.begun(task.generation_of(epoch))
+    return int(active.order.drawn[epoch - active.first_epoch]) if active is not None else 0
+
+
+def _changes(behind: _Behind) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """What the catalog must know of an epoch: moved draws, moved uses, and how far it is settled."""
+    task, active, epoch = behind.task, behind.active, behind.epoch
+    positions = np.array(sorted(active.order.unrecorded[epoch - active.first_epoch]), np.int64)
     planned_indexes = np.array([active.planned_index(epoch, position) for position in positions.tolist()], np.int64)
-    task_id, of_video = member.task.task_id, member.task.spec.sampling.samples_per_video
+    task_id, of_video = task.task_id, task.spec.sampling.samples_per_video
 
     def columns(count: int, position: np.ndarray) -> dict[str, object]:
         return {
@@ -333,23 +373,22 @@ def _changes(member: _Member, upto: int) -> tuple[pa.Table, pa.Table, pa.Table]:
     if len(object_ids) > clips:
         audio = {"sample": audio_sample(samples.astype(np.int32)), "object_id": object_ids[clips + rows]}
         uses = pa.concat_tables([uses, pa.table(moved | audio)])
-    return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([upto]))
+    return draws, uses, settled_rows(task_id, range(epoch, epoch + 1), np.array([behind.drawn]))
 
 
-def _certain(member: _Member, upto: int) -> Iterator[SubstitutionRow]:
+def _certain(behind: _Behind) -> Iterator[SubstitutionRow]:
     """The uses of policies that have their place now."""
-    active, epoch = member.active, member.drawing
-    assert active is not None
-    for position in range(active.settled(epoch), upto):
+    active, epoch = behind.active, behind.epoch
+    for position in range(active.settled(epoch), behind.drawn):
         for row in active.policies.get(active.planned_index(epoch, position), ()):
             yield replace(row, position=position)
 
 
-def _settle(member: _Member, upto: int) -> None:
+def _settle(behind: _Behind) -> None:
     """Let positions be read, which are recorded."""
-    active, epoch = member.active, member.drawing
-    assert active is not None
-    for position in range(active.settled(epoch), upto):
+    active, epoch = behind.active, behind.epoch
+    for position in range(active.settled(epoch), behind.drawn):
         active.policies.pop(active.planned_index(epoch, position), None)
-    active.order.settled[epoch - active.first_epoch] = upto
-    member.changed.clear()
+    active.order.settle(epoch - active.first_epoch)
+    if not any(active.order.unrecorded):
+        behind.task.unrecorded.pop(active.number)

@@ -23,10 +23,7 @@ from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.columns import VideoSources
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.draws import (
-    known_substitutions,
-    recorded_order,
-)
+from viewcache.materializer.planning.draws import known_substitutions, recorded_order
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.needs import frame_needs
 from viewcache.materializer.planning.order import Order, iterations
@@ -90,6 +87,8 @@ class Task:
         """Every plan that anybody still uses. A second plan of the same epochs would not know what is drawn in the
         first, so none is computed while a reader, the group or the dispatcher has one."""
         self._recent: deque[ActiveGeneration] = deque(maxlen=KEEP_GENERATIONS)
+        self.unrecorded: dict[int, Drawable] = {}
+        """Generations of which more is drawn than the catalog knows, by number; the lock of the group guards it."""
         self._failed: set[int] = set()
         """Numbers of generations that cannot be planned as things are: who reads them is told why."""
         self._cost = CostModel()
@@ -288,6 +287,7 @@ class Task:
                         active = self._plan(number)
                         with self.early.lock:
                             self._generations[number] = active
+                            self.unrecorded.pop(number, None)  # of an order whose place it takes
                     self._observer.planned(self.spec.name, number, begun)
                     self._recent.append(active)
         except Closed:

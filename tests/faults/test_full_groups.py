@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import viewcache
-from tests.faults.caches import config, digest_of
+from tests.faults.caches import config, digest_of, encode_videos
 from viewcache.api.session.cache import Cache
 from viewcache.errors import Full
+from viewcache.materializer.planning.order import Order
 
 Taken = dict[tuple[str, int, int], tuple[tuple[str, ...], str]]
 """Place of a batch → its videos and a digest of its pixels."""
@@ -113,3 +114,103 @@ class _Always(Random):
 
     def random(self) -> float:
         return 0.0
+
+
+MANY = 9
+"""Videos of the tasks that are left."""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More videos, so that hardly one stands where it is drawn to by chance."""
+    return encode_videos(tmp_path_factory.mktemp("many"), MANY)
+
+
+def two_of_many(store: Path, videos: Path) -> dict[str, Any]:
+    """Two tasks that are alike, one video in a batch."""
+    whole = config(store, videos, draw_ahead=2, seed=1, videos_per_batch=1, samples_per_video=1)
+    return whole | {"dataset": [whole["dataset"] | {"tag": tag} for tag in "ab"]}
+
+
+def read_through(
+    whole: dict[str, Any],
+    iterations: int,
+    fail: Callable[[Cache], None],
+    error: type[Exception],
+    then: Callable[[Cache], None],
+) -> None:
+    """Read so much of an epoch of both tasks side by side; let a draw fail meanwhile, and read that batch again.
+
+    Each video then comes once an epoch, in this run and in the next, and what was read stays where it was.
+    """
+    seen: dict[str, list[str]] = {"a": [], "b": []}
+    with viewcache.open(whole) as cache:
+        told = 0
+        for iteration in range(iterations):
+            if iteration == 3:
+                fail(cache)
+            for task in seen:
+                try:
+                    batch = cache.read(task, 0, iteration)
+                except error:
+                    told += 1
+                    then(cache)
+                    batch = cache.read(task, 0, iteration)
+                seen[task] += batch.videos
+        assert told == 1
+        for task in seen:
+            recorded = cache.catalog.load_draws(cache.task(task).task.task_id, 0, 0)["video_id"].to_pylist()
+            assert len(set(recorded)) == len(recorded) == MANY
+    with viewcache.open(whole) as cache:
+        for task, before in seen.items():
+            now = [name for iteration in range(MANY) for name in cache.read(task, 0, iteration).videos]
+            assert now[: len(before)] == before
+            assert sorted(now) == [f"v{k}" for k in range(MANY)]
+
+
+def leave_both(cache: Cache) -> None:
+    """What the service does when the last reader of a task ends, as it may by the very error that it was told."""
+    for task in cache.tasks:
+        cache.owner.suspend(task)
+
+
+@pytest.mark.parametrize("step", ["draws", "commit", "policies"])
+def test_tasks_may_be_left_when_draws_could_not_be_recorded(
+    tmp_path: Path, many: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Read again, they go on in the very orders that were drawn, wherever recording these failed.
+
+    That is before the commit, behind it (the connection was lost then), or at the policies that follow.
+    """
+
+    def fail(cache: Cache) -> None:
+        name = "add_substitutions" if step == "policies" else "settle_draws"
+        real: Callable[..., None] = getattr(cache.catalog, name)
+
+        def once(*given: object) -> None:
+            monkeypatch.setattr(cache.catalog, name, real)
+            if step == "commit":
+                real(*given)
+            raise Full("catalog: no space left on device; free disk space")
+
+        monkeypatch.setattr(cache.catalog, name, once)
+
+    read_through(two_of_many(tmp_path / "store", many), 6, fail, Full, leave_both)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_round_that_fails_half_way(tmp_path: Path, many: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    """Where a video was drawn and could not be put in its place, for want of memory, it is drawn again."""
+
+    def fail(cache: Cache) -> None:
+        real, counted = Order.place, iter(range(place))
+
+        def sometimes(order: Order, epoch: int, position: int, video_id: int) -> tuple[int, int]:
+            if next(counted, None) is None:
+                monkeypatch.setattr(Order, "place", real)
+                raise MemoryError
+            return real(order, epoch, position, video_id)
+
+        monkeypatch.setattr(Order, "place", sometimes)
+
+    read_through(two_of_many(tmp_path / "store", many), MANY, fail, MemoryError, lambda cache: None)

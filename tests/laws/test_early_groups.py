@@ -13,6 +13,7 @@ import viewcache
 from tests.faults.caches import config, digest_of
 from tests.tiny import sql
 from viewcache.api.session.cache import Cache
+from viewcache.errors import Full
 from viewcache.materializer.tasks import task as tasks
 from viewcache.materializer.tasks.batch_work import BatchWork
 
@@ -50,6 +51,15 @@ def read(cache: Cache, several: list[Place]) -> dict[Place, str]:
 def is_early(cache: Cache, place: Place) -> bool:
     """Whether a batch is planned alone."""
     return isinstance(cache.task(place[0]).task.batch(*place[1:]), BatchWork)
+
+
+def ids_drawn(cache: Cache, task: str) -> list[int]:
+    """The videos of a task's first epoch in the order in which they stand."""
+    begun = cache.task(task).task.begun(0)
+    assert begun is not None
+    order = begun.order
+    found: list[int] = order.ids[order.planned_indexes(0, order.positions)].tolist()
+    return found
 
 
 def assert_each_once(cache: Cache) -> None:
@@ -147,3 +157,38 @@ def test_readers_go_on_while_it_is_planned(tmp_path: Path, large: None, folder: 
         assert_each_once(cache)
     with viewcache.open(whole) as cache:
         assert read(cache, several) == first
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_plan_that_finds_the_disk_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planner: Event, folder: Path, left: bool
+) -> None:
+    """What was drawn and could not be recorded stays drawn when the plan comes later, also of a task that is left."""
+
+    def full(*tables: object) -> None:
+        raise Full("catalog: no space left on device; free disk space")
+
+    whole = two(tmp_path / "s", folder)
+    with viewcache.open(whole) as cache:
+        first = [(tag, 0, 0) for tag in TASKS]
+        before = read(cache, first)
+        with monkeypatch.context() as patched:
+            patched.setattr(cache.catalog, "settle_draws", full)
+            for tag in TASKS:
+                with pytest.raises(Full):
+                    cache.read(tag, 0, cache.task(tag).task.iterations(0) - 1)
+            drawn = {tag: ids_drawn(cache, tag) for tag in TASKS}
+            if left:
+                for tag in TASKS:
+                    cache.owner.suspend(tag)
+            planner.set()
+            for tag in TASKS:
+                with pytest.raises(Full):
+                    cache.task(tag).task.generation(0)
+        assert {tag: ids_drawn(cache, tag) for tag in TASKS} == drawn, "nothing is drawn anew"
+        assert_each_once(cache)
+        order = mixed(cache, 0)
+        after = read(cache, order)
+        assert {place: after[place] for place in first} == before
+    with viewcache.open(whole) as cache:
+        assert read(cache, order) == after
