@@ -186,7 +186,7 @@ def share_among(
         guard: the lock under which clips may change places.
     """
     for task, share in zip(tasks, shares(tasks), strict=True):
-        group = None
+        group = task.group  # in which an epoch that is half drawn is drawn on, though the others have been closed
         if share.together:
             group = groups.get(task.dataset.dataset_id)
             if group is None:

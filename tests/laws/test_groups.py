@@ -201,6 +201,21 @@ def test_a_task_that_leaves_holds_nothing_back(tmp_path: Path, videos: Path) -> 
             cache.leave("other")
 
 
+def test_who_drew_with_a_task_that_is_closed_reads_on(tmp_path: Path, videos: Path) -> None:
+    """In the middle of an epoch it has nobody to draw with any more when another comes, which shares nothing."""
+    store = tmp_path / "s"
+    with viewcache.open(several(store, videos, wide(), narrow(), draw_ahead=1)) as cache:
+        begun = [*read_mixed(cache, {"wide": 1.0, "narrow": 1.0}, Random(4), most=4)]
+        assert cache.owner.retire("narrow")
+        alone = wide("alone", sampling={"coordination": "independent"})
+        cache.join({"dataset": config(store, videos, **alone)["dataset"]})
+        assert not cache.task("wide").task.draws_together
+        for before in (batch for task, batch in begun if task == "wide"):
+            assert cache.read("wide", before.epoch, before.iteration).keys == before.keys
+        found = seen(read_mixed(cache, {"wide": 1.0, "alone": 1.0}, Random(4)))
+    assert all(each == dict.fromkeys((f"v{k}" for k in range(VIDEOS)), 2) for each in found.values())
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
