@@ -1,12 +1,13 @@
 """The files of a service in its store's folder, and how its socket is reached however long the folder's path is."""
 
 import json
+import logging
 import os
 import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -30,6 +31,8 @@ __all__ = [
     "wait_ended",
     "write_facts",
 ]
+
+_log = logging.getLogger("viewcache.service")
 
 END_S = 20.0
 """How long a service may take to end: it lets what is under way end first."""
@@ -74,10 +77,16 @@ def read_facts(root: Path) -> ServiceFacts | None:
 
 
 def write_facts(root: Path, facts: ServiceFacts) -> None:
-    """Say what there is, whole or not at all."""
+    """Say what there is, whole or not at all; where the disk is full nothing is said, and the last one's word goes."""
     path = root / f"{FACTS}.{os.getpid()}"
-    path.write_text(json.dumps(asdict(facts)), encoding="utf-8")
-    path.replace(root / FACTS)
+    try:
+        path.write_text(json.dumps(asdict(facts)), encoding="utf-8")
+        path.replace(root / FACTS)
+    except OSError as error:
+        _log.warning("cannot write %s: %s", root / FACTS, error.strerror, extra={"action": "service_facts"})
+        for stale in (path, root / FACTS):
+            with suppress(OSError):
+                stale.unlink()
 
 
 def started_ticks(pid: int) -> int | None:

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import socket
 from contextlib import suppress
 from pathlib import Path
 
 from viewcache.api.service import files
 from viewcache.api.service.client import ask_to_end
+from viewcache.api.service.peer import peer
 from viewcache.errors import NotFound, ServiceDown
 
 __all__ = ["stop"]
@@ -25,7 +27,7 @@ def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
         Misuse: it is used, and was to end only if idle.
         Timeout: it did not end.
     """
-    facts = files.read_facts(root)
+    facts = files.read_facts(root) or _of_listener(root)
     if now and facts is not None and files.is_there(facts):
         os.kill(facts.pid, signal.SIGKILL)
         files.wait_ended(root, facts)
@@ -37,3 +39,13 @@ def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
         ask_to_end(root, if_idle=if_idle)
     files.wait_ended(root, facts)
     return facts.pid
+
+
+def _of_listener(root: Path) -> files.ServiceFacts | None:
+    """What the socket tells of a service that a full disk kept from saying it; None if none listens."""
+    if (line := files.connect(root, 1.0)) is None:
+        return None
+    with line:
+        pid, _ = peer(line)
+    ticks = files.started_ticks(pid)
+    return None if ticks is None else files.ServiceFacts(0, "", pid, ticks, socket.gethostname(), "", 0.0)

@@ -59,6 +59,16 @@ def test_it_is_started_from_anywhere(way: str, store: Path, videos: Path, tmp_pa
     assert stop(store) == pid
 
 
+def test_a_service_that_cannot_say_where_it_is_serves(attach: Opener, store: Path) -> None:
+    """Its facts are for those who look for it: where they cannot be written, as on a full disk, its socket tells."""
+    (store / "service.json").mkdir(parents=True)
+    pid = attach().stats().pid
+    assert attach().read("train", 0, 0).video.shape[0] == 4
+    assert stop(store) == pid
+    with pytest.raises(NotFound):
+        stop(store)
+
+
 @pytest.fixture
 def reachable(videos: Path) -> Iterator[Path]:
     """A store in a folder that other users can enter."""
