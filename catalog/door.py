@@ -18,7 +18,9 @@ from viewcache import errors
 from viewcache.catalog import plans, schemas, snapshot, tasks
 from viewcache.catalog.blobs import BlobFile
 from viewcache.catalog.draws import Draws
+from viewcache.catalog.ends import Ends
 from viewcache.catalog.engine import Engine, Session
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.leaving import Leaving
 from viewcache.catalog.measures import Measures
 from viewcache.catalog.opening import Opened, open_catalog
@@ -43,7 +45,7 @@ ID_BLOCK = 4096
 """So many ids of objects are claimed at once: a claim is a commit, which costs more than making a frame."""
 
 
-class Catalog(Draws, Leaving, Measures, Videos):
+class Catalog(Draws, Ends, Leaving, Measures, Videos):
     """One open catalog.
 
     Use it in the process that opened it; a forked child gets ``WrongProcess``. Any thread may call any method.
@@ -397,6 +399,10 @@ class Catalog(Draws, Leaving, Measures, Videos):
     def _reading(self) -> Engine:
         self._check()
         return self._opened.engine
+
+    @property
+    def _layout(self) -> CatalogFiles | None:
+        return self._opened.layout
 
     @property
     def _blobs(self) -> BlobFile | None:

@@ -253,9 +253,7 @@ class DuckEngine(Engine):
             gone = isinstance(error, duckdb.FatalException) or "database has been invalidated" in text
             self.lost = self.lost or gone
             if is_full(error):
-                raise errors.Full(
-                    f"catalog {self._path}: {text}; free disk space, training goes on uncached"
-                ) from error
+                raise errors.Full(f"catalog {self._path}: {text}; free disk space") from error
             if self._suspect(text):
                 cure = "open the cache again: it is rebuilt from its journal and the store"
                 raise errors.CatalogDamaged(f"catalog {self._path}: {text}; {cure}") from error

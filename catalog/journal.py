@@ -178,15 +178,18 @@ class Line:
 
 
 class Recording(Session):
-    """A session that remembers which of its statements belong in the journal."""
+    """A session that remembers which statements belong in the journal, and whether there is anything to commit."""
 
     def __init__(self, session: Session):
         """Around the session of an open transaction."""
         self._session = session
         self.steps: list[Step] = []
+        self.changes = False
+        """Whether any of its statements may have changed something."""
 
     def run(self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None) -> pa.Table:
         """See ``Session.run``."""
+        self.changes = self.changes or not load(name, "duckdb").reads
         result = self._session.run(name, parameters, given)
         if name in _STEPS and (given is None or given.num_rows):
             self.steps.append(step_of(name, given, **parameters or {}))
@@ -197,6 +200,7 @@ class Recording(Session):
 
     def count(self, name: str, parameters: Mapping[str, object]) -> int:
         """See ``Session.count``; nothing that is only counted belongs in the journal."""
+        self.changes = True
         return self._session.count(name, parameters)
 
 

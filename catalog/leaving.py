@@ -6,10 +6,12 @@ subject.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import pyarrow as pa
 
+from viewcache import errors
 from viewcache.catalog import eviction, plans
 from viewcache.catalog.engine import Engine, Session
 from viewcache.catalog.pending import Pending
@@ -86,8 +88,9 @@ class Leaving(ABC):
         self._note(lambda pending: pending.lease(ids, holder, None))
 
     def forget_leases(self) -> None:
-        """Nobody holds anything: those who did are gone."""
-        self._call(lambda session: session.run("delete_all_leases"))
+        """Nobody holds anything: those who did are gone. On a full disk what they held is held until its time ends."""
+        with suppress(errors.Full):
+            self._call(lambda session: session.run("delete_all_leases"))
 
     @abstractmethod
     def _reading(self) -> Engine:

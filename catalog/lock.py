@@ -4,6 +4,7 @@ DuckDB's lock is a POSIX lock, which goes when the owner opens and closes its ow
 flock on another file does not. A forked child would keep it, so the child closes its descriptor at once.
 """
 
+import contextlib
 import fcntl
 import os
 import time
@@ -49,7 +50,8 @@ class OwnerLock:
                 raise errors.CatalogBusy(_busy(path.parent, holder), holder, str(path.parent)) from error
         if exclusive:
             os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+            with contextlib.suppress(OSError):  # on a full disk others are told of "another process"
+                os.pwrite(self._fd, str(os.getpid()).encode(), 0)
         _held.add(self)
 
     def _holder(self) -> int:

@@ -62,6 +62,11 @@ class Statement:
     text: str
     """With the driver's own parameter marks: ``$n`` for DuckDB, ``%(n)s`` for psycopg."""
 
+    @property
+    def reads(self) -> bool:
+        """Whether it is a SELECT, which changes nothing."""
+        return self.text.startswith(("select", "with"))
+
     def check(self, parameters: Mapping[str, object]) -> None:
         """Refuse parameters that are missing or not known.
 

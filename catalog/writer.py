@@ -270,8 +270,9 @@ class Writer:
                     recording = Recording(session)
                     result = work(recording)
                     ticket = {"name": self._name, "ticket": self._ticket}
+                    # What only looked needs no number: then nothing is written, and a full disk is not in its way.
                     # An UPDATE by key takes half the time of an upsert.
-                    if numbered and not session.count("move_ticket", ticket):
+                    if numbered and recording.changes and not session.count("move_ticket", ticket):
                         session.run("write_ticket", ticket)
                     if recording.steps and self._journal:
                         # Before the commit: what the catalog has and the journal has not could be lost with it.

@@ -14,7 +14,7 @@ from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
-from viewcache.catalog.records import CLEAN, EventRow, ProgressRow
+from viewcache.catalog.records import EventRow, ProgressRow
 from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.choices import Durability
 from viewcache.materializer.dataset.files import Files
@@ -87,9 +87,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None, *, se
     try:
         if lock is not None:
             bind_store(catalog, local)
-        clean = catalog.setting(CLEAN) == "yes"
-        catalog.set_setting(CLEAN, "no")
-        storage = open_storage(config, catalog, local, clean=clean)
+        storage = open_storage(config, catalog, local, clean=catalog.begin())
         owner = Owner(storage, catalog, local, lock, gate, usage, serves=serves)
         storage.recovery.start(owner.counted)
         owner.open_tasks(owner.config.tasks, progress)
@@ -111,7 +109,7 @@ def _let_go(catalog: Catalog, lock: OwnerLock | None, *, clean: bool) -> None:
     """Commit what waits and give the locks back; after a clean end the next start need not walk the store."""
     try:
         if clean:
-            catalog.set_setting(CLEAN, "yes")
+            catalog.end()
     finally:
         catalog.close()
         if lock is not None:

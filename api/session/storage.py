@@ -58,7 +58,8 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     """
     eviction = Eviction.of(catalog, config.cache.eviction)
     moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
-    catalog.forget_unmade_packs()  # one that lies in the store after all is adopted when that is recovered
+    with suppress(Full):  # a later start does it
+        catalog.forget_unmade_packs()  # one that lies in the store after all is adopted when that is recovered
     ledger = Ledger(catalog, [spec.name for spec in config.cache.tiers], eviction)
     recovery = recover(catalog, local, ledger, clean=clean, wait=False)
     config = config.with_used_bytes(local.used_bytes)
@@ -72,13 +73,20 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
             tier = open_tier(spec.name, spec.url, spec.budget_bytes, spec.timeout, required=False)
             opened.append(tier)
             if tier.volatile or moved.get(spec.name, spec.url) != spec.url:
-                forget_tier(catalog, spec.name)
+                try:
+                    forget_tier(catalog, spec.name)
+                except Full:
+                    clean = False  # its rows are still there, and a look at the tier forgets them one by one
             recover(catalog, tier, ledger, clean=clean)
     except BaseException:
         for tier in opened:
             tier.close()
         raise
-    catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
+    try:
+        catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
+    except Full:
+        if moved != {tier.name: tier.url for tier in config.cache.tiers}:  # else only budgets are not told to others
+            raise
     tiers = Tiers(opened, ledger, passing_memory(config.cache.memory_bytes))
     for tier in opened:
         if tier.away:

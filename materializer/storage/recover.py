@@ -11,6 +11,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.replay import REBUILT
-from viewcache.errors import BadInput, StoreUnreachable
+from viewcache.errors import BadInput, Full, StoreUnreachable
 from viewcache.failpoints import failpoint
 from viewcache.materializer.storage.found import adopt, copy_row, scan_orphans
 from viewcache.materializer.storage.ledger import Copy, Ledger
@@ -224,7 +225,8 @@ class Recovery:
             self.result = replace(self.result, walked=False)
         if self._closing:
             return
-        self._catalog.flush()
+        with suppress(Full):  # what was found is known here, waits to be written, and is found again if it never is
+            self._catalog.flush()
         failpoint("recover.reconciled")
         self._ledger.look_through(self._tier.name, over=True)
         self._tier.end_count()

@@ -7,18 +7,28 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 import viewcache
-from tests.faults.caches import assert_at_rest, config, digest_of, read_all
+from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, read_all
 from tests.faults.strace import Fault, Hits, catalog_writer, injected, need_strace
 from tests.scheduling.harness import until
+from viewcache.api.config.find import Located
+from viewcache.api.service.stopping import stop
 from viewcache.api.session.cache import Cache
+from viewcache.api.upkeep.evict import evict
+from viewcache.api.upkeep.gc import collected
+from viewcache.catalog import Catalog
+from viewcache.catalog.duck import DuckEngine
+from viewcache.catalog.engine import Session
 from viewcache.catalog.files import RESERVE_BYTES
+from viewcache.catalog.journal import Recording
+from viewcache.catalog.policies import all_policies, find_policy
+from viewcache.catalog.records import CLEAN
 from viewcache.errors import Full, ViewcacheError
 
 Truth = dict[tuple[int, int], str]
@@ -195,4 +205,103 @@ def test_opening_on_a_full_disk(small_disk: Path, videos: Path, truth: Truth) ->
             assert refused(cache, truth) == set()
             assert known == cache.owner.ledger.copies().keys()
     (small_disk / "ballast").unlink()
+    assert_at_rest(store)
+
+
+@pytest.fixture
+def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """From now on every commit fails as it does on a disk that has no byte left; undo it to have room again."""
+
+    @contextmanager
+    def fails(self: DuckEngine) -> Iterator[Session]:
+        with begun(self) as session:
+            recording = Recording(session)
+            yield recording
+            if recording.changes:
+                raise Full(f"catalog {self._path}: No space left on device; free disk space")
+
+    begun = DuckEngine.transaction
+    with monkeypatch.context() as patch:
+        patch.setattr(DuckEngine, "transaction", fails)
+        yield patch
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_opening_where_nothing_can_be_committed(
+    store: Path, videos: Path, truth: Truth, request: pytest.FixtureRequest, *, clean: bool
+) -> None:
+    """What is stored is read by one process after the other, and nothing of it is lost."""
+    with viewcache.open(config(store, videos)) as cache:
+        assert dict(read_all(cache)) == truth
+        known = set(cache.owner.ledger.copies())
+    if not clean:
+        with Catalog.open(store) as catalog:
+            catalog.set_setting(CLEAN, "no")
+    room = request.getfixturevalue("nothing_is_committed")
+    for walked in (not clean, True):
+        with viewcache.open(config(store, videos)) as cache:
+            assert cache.owner.recovered.walked == walked, "who could not say that it opened is not trusted"
+            assert refused(cache, truth) == set()
+            assert known == cache.owner.ledger.copies().keys()
+    room.undo()
+    with viewcache.open(config(store, videos)) as cache:
+        assert cache.owner.recovered.walked
+    with viewcache.open(config(store, videos)) as cache:
+        assert not cache.owner.recovered.walked
+        assert known == cache.owner.ledger.copies().keys()
+    assert_at_rest(store)
+
+
+def nothing_left(small_disk: Path) -> Path:
+    """Use up the reserve of the store and all that is free beside it; the store."""
+    store = small_disk / "store"
+    (store / "catalog.reserve").unlink(missing_ok=True)
+    fill(small_disk)
+    return store
+
+
+@pytest.mark.parametrize("service", ["off", "auto"])
+def test_a_disk_without_a_byte_is_opened(
+    small_disk: Path, videos: Path, truth: Truth, monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    """A cache whose clips are all stored is opened and read where not even the reserve is left, through a service too.
+
+    The service, which cannot write where it is, is found and ended.
+    """
+    monkeypatch.delenv("VIEWCACHE_SERVICE", raising=False)
+    store = small_disk / "store"
+    with viewcache.open(config(store, videos), service="off") as cache:
+        assert dict(read_all(cache)) == truth
+    for _ in range(2):
+        nothing_left(small_disk)
+        with viewcache.open(config(store, videos), service=service) as cache:
+            assert {place: digest_of(cache.read("t", *place)) for place in truth} == truth
+        if service == "auto":
+            stop(store)
+    (small_disk / "ballast").unlink()
+    with viewcache.open(config(store, videos), service="off") as cache:
+        assert dict(read_all(cache)) == truth
+    assert_at_rest(store)
+
+
+@pytest.mark.parametrize("command", ["evict", "gc"])
+def test_room_is_made_on_a_disk_without_a_byte(small_disk: Path, videos: Path, truth: Truth, command: str) -> None:
+    """`evict` and `gc` delete first where nothing can be recorded, and then record it; the next start agrees."""
+    store = small_disk / "store"
+    with viewcache.open(config(store, videos)) as cache:
+        assert dict(read_all(cache)) == truth
+        cache.leave("t")  # then nothing wants its clips
+    there = len(objects_of(store))
+    nothing_left(small_disk)
+    located = Located(str(store), str(store))
+    if command == "gc":
+        assert collected(located).objects == there
+    else:
+        assert len(evict(located, find_policy("demand", all_policies()), 10**12).leaves) == there
+    assert objects_of(store) == {}
+    (small_disk / "ballast").unlink()
+    subprocess.run(["mount", "-o", f"remount,size={4 * (RESERVE_BYTES + ROOM)}", small_disk], check=True)
+    with viewcache.open(config(store, videos)) as cache:
+        assert cache.owner.ledger.copies().keys() == set()
+        assert dict(read_all(cache)) == truth
     assert_at_rest(store)
