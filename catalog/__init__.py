@@ -15,6 +15,7 @@ In the order of work:
 - ``uninterrupted``: calls in which no signal handler can raise
 - ``driver``: DuckDB's module, imported where no Ctrl-C interrupts it
 - ``duck``: the embedded database: one DuckDB file
+- ``connecting``: a connection to PostgreSQL, or why there is none
 - ``postgres``: PostgreSQL: bulk rows by COPY
 - ``tables``: the declared tables
 - ``schemas``: their bulk forms, as Arrow schemas
@@ -26,6 +27,7 @@ In the order of work:
 - ``draws``: the door's verbs about orders, by rows or by digests
 - ``videos``: the door's verbs about datasets and their videos
 - ``leaving``: the door's verbs about what leaves and what may not
+- ``ends``: the door's verbs about how a cache begins and ends
 - ``measures``: the door's verbs about what was measured and what happened
 - ``pending``: small changes until the next commit, as their net effect
 - ``writer``: the single writer thread and its batches

@@ -25,6 +25,11 @@ __all__ = ["QueryLimits", "ask_confined", "check_one", "confine", "serve_confine
 
 _REFUSED = 3
 """Exit status of a child that refused or failed the query; the reason is on stderr as JSON."""
+_KINDS = {
+    each.kind: each
+    for each in (errors.QueryRefused, errors.BadInput, errors.MissingExtra, errors.CatalogBusy, errors.CatalogDamaged)
+}
+"""What a child may raise here."""
 _START_S = 10.0
 """Allowed for the start of the child, seconds."""
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
@@ -55,6 +60,7 @@ def ask_confined(module: str, request: Mapping[str, object], limits: QueryLimits
 
     Raises:
         QueryRefused: it refused the request, failed, or went over a limit; the message says which.
+        BadInput, MissingExtra, CatalogBusy, CatalogDamaged: what the child asks cannot be reached or read.
     """
     head = json.dumps({**request, "limits": asdict(limits)}).encode()
     try:
@@ -71,7 +77,8 @@ def ask_confined(module: str, request: Mapping[str, object], limits: QueryLimits
     except subprocess.TimeoutExpired as error:
         raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped") from error
     if child.returncode == _REFUSED:
-        raise errors.QueryRefused(json.loads(child.stderr.splitlines()[-1])["error"])
+        told = json.loads(child.stderr.splitlines()[-1])
+        raise _KINDS.get(told["kind"], errors.QueryRefused)(told["error"])
     if child.returncode == -signal.SIGALRM:
         raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped")
     if child.returncode:
@@ -92,8 +99,8 @@ def serve_confined(answer: "Callable[[Mapping[str, Any], QueryLimits], Iterable[
         for table in answer(request, QueryLimits(**request["limits"])):
             with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
                 writer.write_table(table)
-    except errors.QueryRefused as error:
-        sys.stderr.write("\n" + json.dumps({"error": str(error)}) + "\n")
+    except errors.ViewcacheError as error:
+        sys.stderr.write("\n" + json.dumps({"error": str(error), "kind": error.kind}) + "\n")
         sys.exit(_REFUSED)
 
 

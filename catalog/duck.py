@@ -59,6 +59,11 @@ def locked_down(memory_bytes: int, threads: int) -> dict[str, str]:
     }
 
 
+def is_damage(text: str) -> bool:
+    """Whether DuckDB's words say that the bytes of a file are not as it wrote them."""
+    return any(mark in text.lower() for mark in _DAMAGED)
+
+
 def is_full(error: duckdb.Error) -> bool:
     """Whether an error says that the disk, or a quota of it, is full."""
     return any(mark in str(error).lower() for mark in _NO_SPACE)
@@ -119,7 +124,7 @@ class DuckEngine(Engine):
 
     def _suspect(self, text: str) -> bool:
         """Whether an error means that the file is damaged; then the next open that may write moves it aside."""
-        damaged = any(mark in text.lower() for mark in _DAMAGED)
+        damaged = is_damage(text)
         if damaged and not self._read_only:
             with contextlib.suppress(OSError):
                 self._path.with_suffix(".suspect").touch(0o600)

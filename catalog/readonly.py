@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryLimits", "QueryResult", "run_queries", "run_query"]
 
+REBUILD = "open the cache again (`viewcache run`): it is rebuilt from its journal and the store"
+
 REUSED_S = 2.0
 """A snapshot younger than this answers another query: each one costs the owner a copy of its catalog."""
 
@@ -84,6 +86,8 @@ def run_query(where: str | Path, sql: str, limits: QueryLimits | None = None, *,
 
     Raises:
         QueryRefused: it is not one SELECT, it is wrong, or it went over a limit; the message says which.
+        CatalogDamaged: it cannot be read, and is rebuilt when the cache is opened.
+        BadInput, CatalogBusy: PostgreSQL does not let us in, or does not answer.
         NotFound: there is no catalog.
         Timeout: the owner did not publish a snapshot.
     """
@@ -109,6 +113,8 @@ def run_queries(
 
     Raises:
         QueryRefused: as for ``run_query``; the first that is refused ends all.
+        CatalogDamaged: it cannot be read, and is rebuilt when the cache is opened.
+        BadInput, CatalogBusy: PostgreSQL does not let us in, or does not answer.
         NotFound: there is no catalog.
         Timeout: the owner did not publish a snapshot.
     """
@@ -124,7 +130,11 @@ def run_queries(
     if is_postgresql(where):
         return _ask_child({"target": {"url": str(where)}, **request}, limits, "postgresql", time.time())
     with _readable(Path(where).absolute(), wait_s) as (database, source, as_of_s):
-        return _ask_child({"target": {"database": str(database)}, **request}, limits, source, as_of_s)
+        try:
+            return _ask_child({"target": {"database": str(database)}, **request}, limits, source, as_of_s)
+        except errors.CatalogDamaged as error:
+            named = str(error).replace(f"{database.parent}/", f"{Path(where).absolute()}/")  # not our own copy
+            raise errors.CatalogDamaged(f"the catalog cannot be read: {named}; {REBUILD}") from None
 
 
 @contextlib.contextmanager
@@ -182,12 +192,17 @@ def _on_duckdb(
 ) -> "Iterator[tuple[pa.Table, bool]]":
     import duckdb
 
-    from viewcache.catalog.duck import locked_down
+    from viewcache.catalog.duck import is_damage, locked_down
 
     confine(limits, files=64)
     # A quarter is for what DuckDB does not count, and for the rows that come back.
     config = {**locked_down(limits.memory_bytes * 3 // 4, 2), "temp_directory": ""}
-    connection = duckdb.connect(target["database"], read_only=True, config=dict(config))
+    try:
+        connection = duckdb.connect(target["database"], read_only=True, config=dict(config))
+    except (duckdb.IOException, duckdb.SerializationException, duckdb.InternalException) as error:
+        raise errors.CatalogDamaged(str(error)) from error
+    except (duckdb.Error, MemoryError) as error:
+        raise errors.QueryRefused(f"the catalog cannot be opened for the query: {error}") from error
     try:
         connection.execute("begin transaction read only")
         for sql in queries:
@@ -195,6 +210,8 @@ def _on_duckdb(
             reader = connection.execute(sql, dict(parameters)).to_arrow_reader(2048)
             yield _first_rows(reader.schema, reader, limits)
     except (duckdb.Error, MemoryError) as error:
+        if is_damage(str(error)):
+            raise errors.CatalogDamaged(str(error)) from error
         raise errors.QueryRefused(f"the query failed: {_NO_TABLE.sub(_public, str(error))}") from error
 
 
@@ -220,15 +237,13 @@ def _is_plain_explain(sql: str) -> bool:
 def _on_postgresql(
     target: dict[str, str], queries: Sequence[str], parameters: Parameters, limits: QueryLimits
 ) -> "Iterator[tuple[pa.Table, bool]]":
+    from viewcache.catalog.connecting import connect
+
+    options = f"-c default_transaction_read_only=on -c statement_timeout={int(limits.seconds * 1000)}"
+    connection = connect(target["url"], options=options, application_name="viewcache sql")
     import psycopg
     import pyarrow as pa
 
-    url = target["url"].replace("postgresql+psycopg://", "postgresql://", 1)
-    options = f"-c default_transaction_read_only=on -c statement_timeout={int(limits.seconds * 1000)}"
-    try:
-        connection = psycopg.connect(url, autocommit=True, options=options, application_name="viewcache sql")
-    except psycopg.Error as error:
-        raise errors.QueryRefused(f"the PostgreSQL catalog does not answer: {error}") from error
     confine(limits, files=64)
     row = connection.execute("select current_setting('is_superuser')").fetchone()
     if row != ("off",):

@@ -21,6 +21,7 @@ from viewcache.api.upkeep.doctor_cache import (
     bucket,
     clock,
     damage,
+    damage_of,
     failures,
     journal,
     moved_aside,
@@ -74,6 +75,7 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
             ("errors", lambda: failures(recorded)),
             ("clock", lambda: clock(located)),
         ]
+        checks.append(("catalog", lambda: damage_of(recorded, findings)))
     findings: list[Finding] = []
     for about, check in checks:
         try:

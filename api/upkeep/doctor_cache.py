@@ -5,7 +5,7 @@ Everything that it finds wrong mends itself: the cure names the command that wou
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -26,7 +26,18 @@ from viewcache.store.format import check_physical
 from viewcache.store.reader import scan_object
 from viewcache.store.tier import LOCAL, REMOTE
 
-__all__ = ["Finding", "Recorded", "bucket", "clock", "damage", "failures", "journal", "moved_aside", "objects"]
+__all__ = [
+    "Finding",
+    "Recorded",
+    "bucket",
+    "clock",
+    "damage",
+    "damage_of",
+    "failures",
+    "journal",
+    "moved_aside",
+    "objects",
+]
 
 _FUTURE_S = 60.0
 """A file this much newer than now says that the clock was set back, seconds."""
@@ -82,6 +93,8 @@ class Recorded:
     def __init__(self, located: Located) -> None:
         """Ask on first use."""
         self._located = located
+        self.damaged: CatalogDamaged | None = None
+        """Why it says nothing."""
 
     @cached_property
     def _answers(self) -> dict[str, Answer]:
@@ -90,6 +103,9 @@ class Recorded:
         try:
             return dict(zip(names, ask_all(self._located.catalog, list(map(question, names))), strict=True))
         except NotFound:
+            return {}
+        except CatalogDamaged as error:
+            self.damaged = error
             return {}
 
     @cached_property
@@ -103,6 +119,9 @@ class Recorded:
         try:
             answer = ask(self._located.catalog, question("doctor_copies"), QueryLimits(rows=_MOST_COMPARED))
         except NotFound:
+            return None
+        except CatalogDamaged as error:
+            self.damaged = error
             return None
         rows = [CatalogCopy(str(row[0]), str(row[1]), int(str(row[2])), int(str(row[3]))) for row in answer.rows]
         return rows, answer.truncated
@@ -142,6 +161,12 @@ def damage(located: Located) -> Finding | None:
         except CatalogDamaged as error:
             return Finding(Health.FAIL, "catalog", str(error).replace(str(folder), located.catalog), _REBUILD)
     return None
+
+
+def damage_of(recorded: Recorded, told: Collection[Finding]) -> Iterator[Finding]:
+    """Damage of the database that only a question met; nothing if the catalog's own check has told of it."""
+    if recorded.damaged is not None and not any((each.about, each.level) == ("catalog", Health.FAIL) for each in told):
+        yield Finding(Health.FAIL, "catalog", str(recorded.damaged))
 
 
 def journal(located: Located) -> Iterator[Finding]:

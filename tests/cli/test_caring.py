@@ -132,6 +132,27 @@ def test_doctor_explains_damage(made: Site, harm: str, told: str, code: int) -> 
         assert not re.search(told, made.run("doctor"))
 
 
+@pytest.mark.parametrize("how", ["garbage", "empty", "half", "head"])
+def test_a_damaged_catalog_is_called_that(made: Site, how: str) -> None:
+    """Commands that only look say that it is damaged and what mends it, the doctor once; a run mends it."""
+    database = CatalogFiles(made.store).database
+    whole = database.read_bytes()
+    database.write_bytes(
+        {"garbage": b"garbage", "empty": b"", "half": whole[: len(whole) // 2], "head": bytes(8192) + whole[8192:]}[how]
+    )
+    for command in (("status",), ("sql", "select count(*) from copies")):
+        said = made.json(*command, code=5)
+        assert said["error"]["kind"] == "catalog_damaged"
+        assert re.search(rf"{database}.*open the cache again", said["error"]["message"])
+    findings = made.json("doctor", code=1)["findings"]
+    (told,) = [each for each in findings if each["level"] == "fail"]
+    assert told["about"] == "catalog"
+    assert str(database) in told["message"]
+    assert "disk" in {each["about"] for each in findings}
+    made.run("run")
+    made.run("status")
+
+
 def test_gc_says_what_it_does(made: Site) -> None:
     """A dry run counts and keeps; then objects of a forgotten task go, with what was moved aside if that is asked."""
     made.run("forget", "train.yaml", "train")
