@@ -10,6 +10,7 @@ import io
 import threading
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from viewcache import errors
+from viewcache.catalog.connecting import connect
 from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over, packed
 from viewcache.catalog.statements import Given, Statement, load
 
@@ -57,28 +59,16 @@ class PostgresEngine(Engine):
         Raises:
             MissingExtra: psycopg is not installed.
             CatalogBusy: the server does not answer.
-            BadInput: this is not a URL.
+            BadInput: this is not a URL, or the server does not let us in; the message says what to do.
         """
-        try:
-            import psycopg
-        except ImportError as error:
-            raise errors.MissingExtra(
-                "a PostgreSQL catalog needs psycopg: pip install 'viewcache[pg]', or use catalog: duckdb"
-            ) from error
-        self._psycopg = psycopg
-        self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        self._url = url
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
         self._writing = self._connect()
+        self._psycopg = import_module("psycopg")  # after that, which tells of a missing one
 
     def _connect(self) -> "psycopg.Connection[Any]":
-        try:
-            return self._psycopg.connect(self._url, autocommit=True, application_name="viewcache")
-        except self._psycopg.OperationalError as error:
-            raise errors.CatalogBusy(f"the PostgreSQL catalog does not answer: {error}") from error
-        except self._psycopg.ProgrammingError as error:
-            # Not with the driver's words: they may repeat a password.
-            raise errors.BadInput("cache.catalog is no URL that PostgreSQL's client library can read") from error
+        return connect(self._url, application_name="viewcache")
 
     def is_empty(self) -> bool:
         """Whether the database holds no schema of ours."""

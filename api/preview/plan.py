@@ -17,7 +17,9 @@ from viewcache.api.preview.keeps import Keep, keeps
 from viewcache.api.queries.ask import copy_catalog
 from viewcache.api.text import counted
 from viewcache.catalog import Catalog, records
+from viewcache.catalog.connecting import connect
 from viewcache.catalog.files import CatalogFiles
+from viewcache.catalog.opening import is_postgresql
 from viewcache.catalog.policies import check_policy
 from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput, NotFound, ViewcacheError
@@ -42,6 +44,9 @@ __all__ = [
     "previews",
     "refused_policy",
 ]
+
+_CONNECT_S = 5
+"""How long a plan waits for PostgreSQL, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +139,8 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         DatasetNotFound: a dataset is not there.
         BadVideo: a video is bad and the policy is ``raise``.
     """
-    numbers, unusable = list(generations), refused_policy(config)
-    refused = () if unusable is None else (f"`viewcache run` would refuse this: {unusable}",)
+    numbers, unusable = list(generations), (refused_policy(config), refused_catalog(config))
+    refused = tuple(f"`viewcache run` would refuse this: {each}" for each in unusable if each is not None)
     found: list[Preview] = []
     savings: list[tuple[int, tuple[Saving, ...]]] = []
     with planned_tasks(config, progress) as tasks:
@@ -165,6 +170,17 @@ def refused_policy(config: Config) -> ViewcacheError | None:
     try:
         check_policy(config.cache.eviction.policy, config.cache.eviction.folder)
     except (BadInput, NotFound) as error:
+        return error
+    return None
+
+
+def refused_catalog(config: Config) -> ViewcacheError | None:
+    """Why PostgreSQL would not let `viewcache run` in; None if it would, or the catalog is a file."""
+    if not is_postgresql(config.cache.catalog):
+        return None
+    try:
+        connect(config.cache.catalog, connect_timeout=_CONNECT_S).close()
+    except ViewcacheError as error:
         return error
     return None
 
