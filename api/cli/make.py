@@ -162,10 +162,12 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
     with terminal.progress("making objects") as bar:
         for _ in cache.materialize(epochs):
             making = _making_of(cache)
-            failed = f"{making.clips['failed']} failed" if making.clips["failed"] else ""
-            bar.at(*making.made(), failed)
+            bar.at(*making.made(), _failed(making))
+        making = _making_of(cache)
+        done, _ = making.made()
+        if not making.failure:  # it is over, also where not all that was predicted had room
+            bar.at(done, done, _failed(making))
     seconds, now = time.monotonic() - start, cache.snapshot()
-    making = _making_of(cache)
     counts, failure, predicted, measured = making.clips, making.failure, making.predicted, making.measured
     busy = {stage: s - before.get(stage, 0.0) for stage, s in now.worker_seconds.items()}
     local = now.tiers[LOCAL]
@@ -184,7 +186,7 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         terminal.data(summary)
     else:
         if predicted.objects:
-            terminal.table(("", "predicted", "measured", "ratio"), list(_told(predicted, measured)))
+            terminal.table(("", "predicted, about", "measured", "ratio"), list(_told(predicted, measured)))
         ready, held = counted(counts.get("ready", 0), "clip"), _held(now.tiers)
         terminal.show(f"{ready} ready after {duration(seconds)}; the store holds {held}")
         if busy:
@@ -194,7 +196,7 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         if from_kept and not failure:
             terminal.show(f"{counted(from_kept, 'clip')} will be made from kept pictures when they are read")
         if left_out and not failure:
-            why = "`viewcache plan` says what the budget keeps"
+            why = "`viewcache plan` says what is kept"
             terminal.show(f"{counted(left_out, 'clip')} not kept, to be made when they are read; {why}")
     if counts.get("failed"):
         terminal.say(f'{counted(counts["failed"], "clip")} could not be made: `viewcache sql "from errors"` says why')
@@ -208,6 +210,11 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
 def _making_of(cache: "Cache") -> "Making":
     assert cache.making is not None  # `materialize` began it
     return cache.making
+
+
+def _failed(making: "Making") -> str:
+    """A note of clips that could not be made, if there are any."""
+    return f"{making.clips['failed']} failed" if making.clips["failed"] else ""
 
 
 def _held(tiers: "Mapping[str, TierBytes]") -> str:
@@ -225,7 +232,7 @@ def _told(predicted: "Forecast", measured: "Forecast") -> Iterator[tuple[object,
         before, after = getattr(predicted, name), getattr(measured, name)
         yield words, f"{before:,.0f}", f"{after:,.0f}", _ratio(after, before)
     before, after = predicted.object_bytes, measured.object_bytes
-    yield "bytes of them", size(int(before)), size(int(after)), _ratio(after, before)
+    yield "bytes of them, unpacked", size(int(before)), size(int(after)), _ratio(after, before)
     for stage in ("decode", "convert", "augment", "store"):
         before, after = getattr(predicted, f"{stage}_s"), getattr(measured, f"{stage}_s")
         yield f"core seconds, {stage}", duration(before), duration(after), _ratio(after, before)

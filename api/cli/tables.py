@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from viewcache.api.queries.status import Status, as_number
-from viewcache.api.text import duration, printable, size
+from viewcache.api.text import counted, duration, printable, size
+from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.telemetry.stalls import CAUSES
 
@@ -32,6 +33,9 @@ __all__ = [
     "what_if_rows",
 ]
 
+PICTURES = (ObjectKind.FRAMES, ObjectKind.AUG, ObjectKind.PACK)
+"""Kinds of objects that clips are made from."""
+
 Table = tuple[str, Sequence[str], list[tuple[object, ...]]]
 """Title, columns and rows."""
 
@@ -40,6 +44,8 @@ def preview_lines(preview: "Preview") -> list[str]:
     """Task, graph and generation in words."""
     more = f" to {preview.last_epoch}" if preview.last_epoch > preview.first_epoch else ""
     kept, clips = preview.kept_clips, preview.summary.clips
+    pictures = sum(each.kept for each in preview.objects if each.kind in PICTURES)
+    beside = f", and {counted(pictures, 'object')} of pictures that clips are made from" if pictures else ""
     of_videos = f"{preview.items} items of {preview.summary.videos} videos, {preview.segments} of them segments"
     return [
         *preview.graph,
@@ -47,7 +53,7 @@ def preview_lines(preview: "Preview") -> list[str]:
         f"generation {preview.generation}: epoch {preview.first_epoch}{more}, {preview.iterations} batches an epoch, "
         f"clips of {'x'.join(map(str, preview.shape))} uint8",
         *([f"an epoch draws {of_videos}"] if preview.segments else []),
-        f"budget {size(preview.budget_bytes)}: keeps {kept} of {clips} clips ({kept / max(clips, 1):.0%})",
+        f"budget {size(preview.budget_bytes)}: keeps {kept} of {clips} clips ({kept / max(clips, 1):.0%}){beside}",
     ]
 
 

@@ -270,13 +270,20 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         objects=objects,
         items=len(drawn),
         segments=int((np.isfinite(plan.items.start_s[drawn]) | np.isfinite(plan.items.end_s[drawn])).sum()),
-        kept_clips=sum(each.kept for each in objects if each.kind == records.ObjectKind.CLIP),
+        kept_clips=sum(_clips_in(each, plan.clip_bytes) for each in objects),
         summary=task.summary(number),
         budget_bytes=config.cache.room_bytes,
         minimum_bytes=minimum,
         warnings=warnings,
         changes=tuple(map(str, task.changes)),
     )
+
+
+def _clips_in(kind: KindPreview, clip_bytes: int) -> int:
+    """How many clips lie in the objects of a kind that are kept: those of images lie in blocks."""
+    if kind.kind == records.ObjectKind.BLOCK:
+        return kind.kept_bytes // clip_bytes
+    return kind.kept if kind.kind == records.ObjectKind.CLIP else 0
 
 
 def _kinds(catalog: Catalog, task: Task, number: int) -> tuple[KindPreview, ...]:

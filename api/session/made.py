@@ -28,7 +28,8 @@ class Making:
     def made(self) -> tuple[int, int]:
         """How many objects were made since it began, and of how many as predicted.
 
-        Unlike the count of clips that are ready it never goes down, and it ends where the budget ends.
+        Unlike the count of clips that are ready it never goes down. Less is made than was predicted where objects have
+        no room, or do not pack as small as was promised for them.
         """
         done = round(self.measured.objects)
         return done, max(done, round(self.predicted.objects))

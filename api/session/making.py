@@ -3,20 +3,16 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from viewcache.api.session.made import Making
 from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.retention.chosen import IndexOf, to_come
-from viewcache.materializer.retention.forecast import Forecast, forecast, forecast_audio
+from viewcache.materializer.retention.forecast import Forecast, forecast
 from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.retention.kept_ways import KeptWays
-from viewcache.materializer.retention.ways import Way, are_images
+from viewcache.materializer.scheduling.ahead import Ahead, ahead_of
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.generation import ActiveGeneration
-from viewcache.materializer.spec import AudioSpec
 from viewcache.materializer.tasks.look_ahead import LookAhead, Planned
 from viewcache.materializer.tasks.task import Task
 
@@ -109,25 +105,12 @@ def _predict(
     keeper: Keeper,
     dispatcher: Dispatcher,
 ) -> Forecast:
-    total, cost, made = Forecast(), keeper.cost(), dict[str, Way]()
-    for group_generation in sorted({work.group_generation for work, _ in works}):
+    total, cost, ahead, intermediates = Forecast(), keeper.cost(), Ahead(), keeper.intermediates()
+    for number in sorted({work.group_generation for work, _ in works}):
+        mine = [each for each in works if each[0].group_generation == number]
+        kept = [each for each in intermediates if each.group_generation == number]
         with dispatcher.lock:
-            plans = to_come(each for each in works if each[0].group_generation == group_generation)
-        mine = chosen[group_generation]
-        total = total.plus(forecast(plans, mine, cost, made))
-        if mine is not None:
-            ways = mine.way_of()
-            is_image = are_images(plans, [*ways]).tolist()  # whose kept picture is one, however long it was to last
-            of_both = zip(ways.items(), is_image, strict=True)
-            made |= {key: way for (key, way), one in of_both if way.intermediate is not None and (way.lasts or one)}
-    return total.plus(forecast_audio(_audio_missing([work for work, _ in works], dispatcher), cost))
-
-
-def _audio_missing(works: Sequence[ActiveGeneration], dispatcher: Dispatcher) -> dict[AudioSpec, int]:
-    """How many objects of each kind of audio are to be made; tasks that hear the same share them."""
-    missing: dict[AudioSpec, list[NDArray[np.void]]] = {}
-    with dispatcher.lock:
-        for work in works:
-            if work.audio is not None and work.plan.audio is not None:
-                missing.setdefault(work.plan.audio, []).append(work.audio.missing())
-    return {audio: len(np.unique(np.concatenate(keys))) for audio, keys in missing.items()}
+            plans = to_come(mine)
+            ahead = ahead_of([work for work, _ in mine], kept, ahead.keys)
+        total = total.plus(forecast(plans, chosen[number], cost, ahead))
+    return total

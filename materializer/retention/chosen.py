@@ -220,16 +220,8 @@ class Chosen:
 
     def kept_ways(self) -> KeptWays:
         """What is kept, without what it was chosen by."""
-        option, ways, lying = self.choice.option, self.weighed.ways, self.weighed.lying
-        lies = np.zeros(len(option), np.bool_)
-        known: dict[tuple[int, int], bool] = {}  # images share what is said of theirs
-        for place, chosen in enumerate(option.tolist() if lying else ()):
-            mine = lying.get(self.weighed.videos[place], ())
-            if (is_there := known.get((id(mine), chosen))) is None:
-                is_there = any(each.made and each.way == ways[chosen] for each in mine)
-                known[id(mine), chosen] = is_there
-            lies[place] = is_there
-        return KeptWays(self.weighed.videos, ways, option.astype(np.int16), lies, self.part_bytes)
+        option = self.choice.option.astype(np.int16)
+        return KeptWays(self.weighed.videos, self.weighed.ways, option, self.part_bytes)
 
     @property
     def byte_s(self) -> float:

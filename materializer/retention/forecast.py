@@ -1,21 +1,18 @@
 """What making ahead will take, before it runs; afterwards it stands beside what was measured."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 
-from viewcache.materializer.planning.audio import stored_shape
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.sharing import sample_of_videos
 from viewcache.materializer.retention.kept_ways import KeptWays
 from viewcache.materializer.retention.options import weigh
-from viewcache.materializer.retention.ways import ToCome, Way
-from viewcache.materializer.spec import AudioSpec
+from viewcache.materializer.retention.ways import ToCome
+from viewcache.materializer.scheduling.ahead import Ahead
 
-__all__ = ["Forecast", "forecast", "forecast_audio"]
+__all__ = ["Forecast", "forecast"]
 
 MOST_VIDEOS = 2000
 """Of more videos a sample stands for all; looking at so many takes about a second."""
@@ -47,61 +44,52 @@ class Forecast:
         return Forecast(*(getattr(self, name) - getattr(other, name) for name in self.__slots__))
 
 
-def forecast(
-    plans: Sequence[ToCome], chosen: KeptWays | None, cost: CostModel, before: Mapping[str, Way] = MappingProxyType({})
-) -> Forecast:
-    """Predict what making the clips of one generation of all tasks takes, each video decoded once.
+def forecast(plans: Sequence[ToCome], chosen: KeptWays | None, cost: CostModel, ahead: Ahead) -> Forecast:
+    """Predict what making ahead one generation of all tasks takes, each video decoded once.
+
+    Objects and their bytes are counted as they are; how much is decoded for them is estimated as for the choice.
 
     Args:
         plans: one generation of each task.
         chosen: what is kept of it; None = every clip.
         cost: seconds of each kind of work.
-        before: what generations before this one have made of videos, by content key, and is of use in this one.
+        ahead: what is made.
     """
+    size = ahead.raw_bytes
+    found = Forecast(
+        objects=ahead.objects,
+        object_bytes=size,
+        augment_s=ahead.clip_bytes * cost.augment_s_per_byte,
+        store_s=size * cost.store_s_per_byte,
+    )
+    return found.plus(_decoding(plans, chosen, cost, ahead)) if ahead.objects else found
+
+
+def _decoding(plans: Sequence[ToCome], chosen: KeptWays | None, cost: CostModel, ahead: Ahead) -> Forecast:
     plans, share = _sample(plans)
     if not any(each.rows.any() for each in plans):
         return Forecast()
     most = 0 if chosen is None else 1 << 62
     weighed = weigh(plans, cost, most_bytes=most, part_bytes=0 if chosen is None else chosen.part_bytes)
-    missing, once, intermediates = weighed.once.missing, weighed.once, np.zeros(len(weighed.videos))
-    is_there = np.zeros(len(weighed.videos), np.bool_)
-    if chosen is not None:
-        place_of = dict(zip(chosen.videos, range(len(chosen.videos)), strict=True))
-        places = np.array([place_of[video] for video in weighed.videos], np.int64)
-        option = chosen.option[places] % len(weighed.ways)
-        kept = np.array([way.kept for way in weighed.ways])[option]
-        missing = np.where(np.arange(len(weighed.kinds)) < kept[:, None], missing, 0)
-        ways = zip(weighed.videos, map(weighed.ways.__getitem__, option.tolist()), strict=True)
-        is_there = np.array([before.get(key) == way for key, way in ways], np.bool_) | chosen.lies[places]
-        intermediates = np.where(is_there, 0, once.intermediate_bytes[np.arange(len(option)), option])
-    decoded = ~is_there & ((missing.sum(axis=1) > 0) | (intermediates > 0))
-    packets, frames = np.where(decoded, once.packets, 0), np.where(decoded, once.frames, 0)
+    once, count = weighed.once, len(weighed.videos)
+    clips = np.zeros(count)
+    for each, places, made in zip(plans, weighed.where.places, ahead.clips, strict=True):
+        clips += np.bincount(places[each.plan.video[each.rows & made]], minlength=count)
+    part = np.minimum(1.0, clips / np.maximum(1.0, once.missing.sum(axis=1)))
+    pictures = np.array([ahead.pictures.get(key, 0.0) for key in weighed.videos])
+    part = np.maximum(part, pictures)
+    packets, frames = once.packets * part, once.frames * part
     if chosen is not None and weighed.lasting is not None:  # then all that clips can have is decoded
-        whole = np.array([way.lasts for way in weighed.ways])[option] & (intermediates > 0)
-        reach = weighed.lasting.reach.counts
-        packets, frames = np.where(whole, reach, packets), np.where(whole, reach, frames)
-    clips = float(missing.sum(axis=0) @ np.array([kind.clip_bytes for kind in weighed.kinds], np.float64))
-    size = clips + float(intermediates.sum())
-    found = Forecast(
-        packets=float(packets.sum()),
-        frames=float(frames.sum()),
-        objects=float(missing.sum()) + float((intermediates > 0).sum()),
-        object_bytes=size,
-        decode_s=float(packets @ once.pixels) * cost.decode_s_per_pixel,
-        convert_s=float(frames @ once.pixels) * cost.convert_s_per_pixel,
-        augment_s=clips * cost.augment_s_per_byte,
-        store_s=size * cost.store_s_per_byte,
+        ways = chosen.way_of()
+        lasts = np.array([ways[key].lasts for key in weighed.videos]) & (pictures > 0)
+        reach = weighed.lasting.reach.counts * pictures
+        packets, frames = np.where(lasts, reach, packets), np.where(lasts, reach, frames)
+    return Forecast(
+        packets=float(packets.sum()) / share,
+        frames=float(frames.sum()) / share,
+        decode_s=float(packets @ once.pixels) * cost.decode_s_per_pixel / share,
+        convert_s=float(frames @ once.pixels) * cost.convert_s_per_pixel / share,
     )
-    return Forecast(*(getattr(found, name) / share for name in Forecast.__slots__))
-
-
-def forecast_audio(missing: Mapping[AudioSpec, int], cost: CostModel) -> Forecast:
-    """Predict what the audio of clips takes beside their pictures: how many objects are missing of each kind.
-
-    What decoding it takes is told by no stage of a forecast: it is a small part of what pictures take.
-    """
-    size = float(sum(count * math.prod(stored_shape(audio)) for audio, count in missing.items()))
-    return Forecast(objects=float(sum(missing.values())), object_bytes=size, store_s=size * cost.store_s_per_byte)
 
 
 def _sample(plans: Sequence[ToCome]) -> tuple[list[ToCome], float]:

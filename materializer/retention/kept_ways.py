@@ -20,8 +20,6 @@ class KeptWays:
     ways: tuple[Way, ...]
     option: NDArray[np.int16]
     """(V,) which of the ways is kept."""
-    lies: NDArray[np.bool_]
-    """(V,) whether that lay in the store when it was chosen."""
     part_bytes: int
     """Most bytes that are promised to an object of what lasts; 0 = nothing does."""
 

@@ -327,9 +327,16 @@ class ActiveGeneration(Schedule[str], PlannedClips):
         found: list[int] = self.plan.videos.keys.rows_of([*map(str, videos)]).tolist()
         return found
 
-    def _video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        blocks = self.plan.blocks
-        return np.asarray(self.plan.video[rows] if blocks is None else blocks.number[rows])
+    def video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the video, or of the block, of each of some rows."""
+        return Schedule.video_of(self, rows) if self.plan.blocks is None else np.asarray(self.plan.blocks.number[rows])
+
+    def rows_beside(self, videos: Sequence[Hashable]) -> NDArray[np.int64]:
+        """See `Schedule.rows_beside`; of blocks that are made, all their rows."""
+        if self.plan.blocks is None:
+            return Schedule.rows_beside(self, videos)
+        rows = np.array([row for video in videos for row in self.rows_of(str(video))], np.int64)
+        return np.asarray(rows[self._states[rows] == RowState.PLANNED])
 
     def worth_making(self, video: Hashable) -> list[tuple[float, int, bool]]:
         """The rows of a video, or of a block, worth making ahead that nobody has made or is making; soonest first."""
@@ -403,11 +410,6 @@ class AudioSchedule(Schedule[str], Makeable):
         self._states[:] = states
         self._states[keys != self._keys] = RowState.PLANNED
         self.revision += 1
-
-    def missing(self) -> NDArray[np.void]:
-        """Content keys of what is worth making ahead that nobody has made; equal audio has one, and comes again."""
-        rows = self.to_come() & (self._states == RowState.PLANNED)
-        return np.asarray(self._keys[rows if self.keeping is None else rows & self.keeping.clips])
 
     def in_clips(self, row: int) -> int:
         """A row as the generation counts it."""

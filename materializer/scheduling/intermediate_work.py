@@ -1,6 +1,7 @@
 """Intermediates that clips are made from, as the dispatcher sees them, and what is kept of a generation (SAND §5.3)."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -154,6 +155,15 @@ class IntermediateSchedule(Work[Key]):
         due = self._due_in_s(video) if rows else None
         return [] if due is None else [(due, row, False) for row in rows]
 
+    def rows_ahead(self) -> list[int]:
+        """All rows that are worth making ahead for their own sake."""
+        rows = range(len(self._objects))
+        return [row for row in rows if self._is_open(row) and self._due_in_s(self.video(row)) is not None]
+
+    def rows_beside(self, videos: Iterable[Hashable]) -> list[int]:
+        """All rows that are worth making while some videos are decoded."""
+        return [row for video in videos for _, row, _ in self.worth_making(video)]
+
     def _is_open(self, row: int) -> bool:
         return self._states[row] == RowState.PLANNED and self.key(row) not in self._failed
 
@@ -232,6 +242,20 @@ class IntermediateWork(IntermediateSchedule[str], Makeable):
         """How a row's object is made."""
         return self._intermediates[row].recipe
 
+    def raw_bytes(self, row: int) -> int:
+        """Bytes of a row's object before it is packed."""
+        return math.prod(self.recipe(row).shape)
+
+    def parts(self, rows: Iterable[int]) -> dict[str, float]:
+        """Content key of a video, or of an image, of which some rows have pictures → which part of all of it."""
+        whole = Counter[str]()
+        for each in self._intermediates:
+            whole[each.video] += len(each.recipe.frames)
+        found = Counter[str]()
+        for each in map(self._intermediates.__getitem__, rows):
+            found[each.video] += len(each.recipe.frames)
+        return {video: count / whole[video] for video, count in found.items()}
+
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of an object that was just made for a row."""
         return Copy(self._intermediates[row].object_id, made.key, made.stored, made.written.bytes)
@@ -285,9 +309,14 @@ class PackWork(IntermediateWork):
         assert pack.recipe is not None  # else it is never asked for
         return replace(pack.recipe, parts=tuple(map(Part, self._sources.of(pack.images), pack.pictures)))
 
-    def held(self, row: int) -> int:
-        """Most raw bytes that a worker holds while it makes a row."""
-        return self.bound(row)
+    def raw_bytes(self, row: int) -> int:
+        """Bytes of a pack before its pictures are packed."""
+        recipe = self._packs[row].recipe
+        return 0 if recipe is None else math.prod(recipe.shape)
+
+    def parts(self, rows: Iterable[int]) -> dict[str, float]:
+        """See `IntermediateWork.parts`; an image has one picture."""
+        return {image: 1.0 for row in rows for image in self._packs[row].images}
 
     def copy(self, made: Made, row: int) -> Copy:
         """The catalog's and the store's view of a pack that was just made for a row."""
@@ -311,6 +340,14 @@ class FileWork(IntermediateWork):
     def next_planned(self) -> int | None:
         """Nothing."""
         return None
+
+    def rows_ahead(self) -> list[int]:
+        """Nothing."""
+        return []
+
+    def parts(self, rows: Iterable[int]) -> dict[str, float]:
+        """Nothing: a file has no pictures."""
+        return {}
 
     def recurring(self) -> Iterable[tuple[str, int]]:
         """Nothing: files are opened by their place in the folder."""

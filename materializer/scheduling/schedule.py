@@ -5,13 +5,13 @@ ahead, is decided by the same lines. All of it is arrays over rows: a plan may h
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.order import Order
 from viewcache.materializer.scheduling.keeping import Keeping
+from viewcache.materializer.scheduling.reader import Reader
 from viewcache.materializer.scheduling.work import Key, Position, RowState, Work
 
 __all__ = ["SCAN", "Schedule"]
@@ -23,27 +23,6 @@ _PLANNED = int(RowState.PLANNED)
 
 SCAN = 8192
 """Rows that are looked at together for the next one to be made."""
-
-
-@dataclass(slots=True, order=True)
-class _Reader:
-    """Where one reader is in a generation, and from where what it needs is sought."""
-
-    from_rank: int
-    """The rank of the first clip that it has not had."""
-    batches: int
-    """Batches of the task, counted over all epochs, that it has had."""
-    pace_s: float
-    cursor: int = 0
-    """Nothing that is kept is to be made from `from_rank` to here."""
-    near: int = 0
-    """Nothing at all is to be made from `from_rank` to here."""
-
-    def go_on(self, before: "list[_Reader]") -> None:
-        """Seek on from where others have got that were here, or before."""
-        behind = [each for each in before if each.from_rank <= self.from_rank]
-        self.cursor = max((each.cursor for each in behind), default=0)
-        self.near = max((each.near for each in behind), default=0)
 
 
 class Schedule(Work[Key]):
@@ -74,14 +53,14 @@ class Schedule(Work[Key]):
         self.position = Position(first_epoch, 0, 1.0)
         self.from_rank = 0
         """So many of the clips, in the order of need, no reader needs any more: all have read them."""
-        self._readers = [_Reader(0, first_epoch * iterations, 1.0)]
+        self._readers = [Reader(0, first_epoch * iterations, 1.0)]
         """Never empty; those who are furthest behind first."""
         self.keeping: Keeping | None = None
         """What is kept; None = every clip."""
 
     def _fill(self, videos: NDArray[np.int64], count: int) -> None:
         """Take the number of each row's video, of so many videos; every row is planned."""
-        self._states = np.zeros(len(videos), np.uint8)
+        self._states, self._videos = np.zeros(len(videos), np.uint8), videos
         self._plan_from(0)
         self._by_video = np.argsort(videos, kind="stable")
         self._video_starts: NDArray[np.int64] = np.searchsorted(videos[self._by_video], np.arange(count + 1))
@@ -154,7 +133,7 @@ class Schedule(Work[Key]):
         """
         known_s = self.position.pace_s
         readers = sorted(
-            _Reader(self.from_rank_of(each), each.epoch * self.iterations + each.iteration, each.pace_s or known_s)
+            Reader(self.from_rank_of(each), each.epoch * self.iterations + each.iteration, each.pace_s or known_s)
             for each in positions
         )
         self.position = min(positions, key=lambda each: each.place)
@@ -197,6 +176,13 @@ class Schedule(Work[Key]):
         return rank < self.from_rank + window or any(
             each.from_rank <= rank < each.from_rank + window for each in self._readers[1:]
         )
+
+    def _are_near(self, ranks: NDArray[np.int64], window: int) -> NDArray[np.bool_]:
+        """The same of ranks that some reader has not had."""
+        near = ranks < self.from_rank + window
+        for each in self._readers[1:]:
+            near |= (ranks >= each.from_rank) & (ranks < each.from_rank + window)
+        return np.asarray(near)
 
     def _windows(self, count: int) -> Iterator[tuple[int, int]]:
         """The next ``count`` ranks of each reader, as ranges that do not overlap, in order."""
@@ -367,9 +353,9 @@ class Schedule(Work[Key]):
         found = self._next()
         return None if found is None else self._row_at(found[0])
 
-    def _next(self) -> tuple[int, _Reader] | None:
+    def _next(self) -> tuple[int, Reader] | None:
         """The rank of that row, and the reader who needs it."""
-        best: tuple[float, int, _Reader] | None = None
+        best: tuple[float, int, Reader] | None = None
         for each in self._readers:
             rank = self._next_of(each)
             if rank < len(self):
@@ -378,7 +364,7 @@ class Schedule(Work[Key]):
                     best = due_s, rank, each
         return None if best is None else best[1:]
 
-    def _next_of(self, reader: _Reader) -> int:
+    def _next_of(self, reader: Reader) -> int:
         """The first rank from one reader on that is worth making ahead; as many as there are rows if none is."""
         reader.cursor = self._seek(max(reader.cursor, reader.from_rank), len(self), kept=True)
         if self.keeping is not None:
@@ -417,12 +403,25 @@ class Schedule(Work[Key]):
             return []
         end, wanted = (int(ranks[0]) // self.clips_per_epoch + 1) * self.clips_per_epoch, self._states[rows] == _PLANNED
         if self.keeping is not None:
-            near = ranks < max(end, self.from_rank + self.keeping.window)
-            for each in self._readers[1:]:
-                near |= (ranks >= each.from_rank) & (ranks < each.from_rank + self.keeping.window)
-            wanted &= self.keeping.clips[rows] | near
+            wanted &= self.keeping.clips[rows] | (ranks < end) | self._are_near(ranks, self.keeping.window)
         found = zip(ranks[wanted].tolist(), rows[wanted].tolist(), strict=True)
         return [(self._due_in_s(rank), row, rank < end) for rank, row in found]
+
+    def rows_ahead(self) -> NDArray[np.int64]:
+        """All rows that are worth making ahead and that nobody has made or is making."""
+        wanted = self.to_come() & (self._states == _PLANNED)
+        if self.keeping is not None:
+            wanted &= self.keeping.clips | self._are_near(self._ranks(np.arange(len(self))), self.keeping.window)
+        return np.flatnonzero(wanted)
+
+    def rows_beside(self, videos: Sequence[Hashable]) -> NDArray[np.int64]:
+        """What is read next of some videos that are decoded, as `worth_making` says, but for what others make."""
+        rows = self._rows_of_videos(videos)
+        rows = rows[self.to_come()[rows]]
+        epochs, number = self._ranks(rows) // self.clips_per_epoch, self.video_of(rows)
+        soonest = np.full(int(number.max(initial=-1)) + 1, len(self))
+        np.minimum.at(soonest, number, epochs)
+        return np.asarray(rows[(epochs == soonest[number]) & (self._states[rows] == _PLANNED)])
 
     def _soonest_of_videos(self) -> tuple[list[int], list[int]]:
         """The soonest row worth making ahead of each video, and how many there are of it, of the next `SCAN` rows.
@@ -439,9 +438,9 @@ class Schedule(Work[Key]):
         if self.keeping is not None:
             wanted &= self.keeping.clips[rows] | (np.arange(len(rows)) < self.keeping.window)
         rows = rows[wanted]
-        _, first, count = np.unique(self._video_of(rows), return_index=True, return_counts=True)
+        _, first, count = np.unique(self.video_of(rows), return_index=True, return_counts=True)
         return rows[first].tolist(), count.tolist()
 
-    def _video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers of the videos of some rows."""
-        raise NotImplementedError
+    def video_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The number of the video of each of some rows, or of what else its object is made with."""
+        return np.asarray(self._videos[rows])

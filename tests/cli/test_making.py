@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +18,10 @@ from tests.cli.site import Site
 from tests.clips import encode
 from tests.images.small import config, save_folder
 from tests.sounds import encode_with_audio
+from tests.tiny import make_decoding_dear
 from viewcache.api.cli.terminal import Terminal
 from viewcache.api.session.made import Making
+from viewcache.api.session.making import AheadOfTime
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.devices import host_of, record_devices
@@ -146,7 +149,7 @@ def test_run_says_where_the_task_is_that_is_wrong(site: Site) -> None:
 def test_run_ends_when_the_budget_is_full(site: Site) -> None:
     """What does not fit is told, and is no failure."""
     site.edit("64MB", "330kB")
-    assert re.search(r"^\d+ clips not kept, .* says what the budget keeps$", site.run("run"), re.MULTILINE)
+    assert re.search(r"^\d+ clips not kept, .* says what is kept$", site.run("run"), re.MULTILINE)
     ready = site.json("run")["clips"]["ready"]
     assert 0 < ready < 12
     assert site.json("run")["clips"]["ready"] == ready, "what is in the store counts in the next run too"
@@ -167,6 +170,49 @@ def test_a_clip_whose_audio_cannot_be_made_is_not_ready(site: Site, service: str
     for _ in range(2):
         assert site.json("run", code=1)["clips"] == {"planned": 0, "making": 0, "ready": 4, "failed": 12}
         assert "12 clips could not be made" in site.words
+
+
+def _of_images(site: Site, **cache: object) -> None:
+    """Let the site be one of 24 images, which lie in 12 blocks an epoch and in as many packs."""
+    folder = save_folder(site.folder / "in", {f"{k:02}.jpg": (64, 48) for k in range(24)})
+    written = config(site.store, folder, cache={"epochs_per_generation": 3, **cache}, epochs=40)
+    site.config.write_text(yaml.safe_dump(written))
+
+
+def _of_videos(site: Site, **cache: object) -> None:
+    """Let the site be one of videos of which all pictures are kept for the epochs to come."""
+    site.edit("epochs: 2\n  sampling", "epochs: 40\n  sampling")
+    site.edit("workers: 1", "\n  ".join(["workers: 1", *(f"{name}: {value}" for name, value in cache.items())]))
+
+
+@pytest.mark.parametrize("of", [_of_images, _of_videos])
+def test_what_is_predicted_is_made(site: Site, of: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects and their bytes, in a fresh store, in one where part of it lies, and nothing where all of it does."""
+    make_decoding_dear(monkeypatch)
+    of(site, service="off")
+    for epochs in ("1", "8"):
+        told = site.json("run", "--epochs", epochs)
+        assert told["measured"]["objects"] > 0
+        for what in ("objects", "object_bytes"):
+            assert told["predicted"][what] == told["measured"][what], what
+        again = site.json("run", "--epochs", epochs)
+        assert again["predicted"]["objects"] == again["measured"]["objects"] == 0
+    assert "of pictures that clips are made from" in site.run("plan")
+
+
+def test_the_bar_ends_at_its_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where less is made than was predicted."""
+    step = AheadOfTime.step
+
+    def hoping(ahead: AheadOfTime) -> tuple[bool, Making]:
+        over, making = step(ahead)
+        return over, replace(making, predicted=replace(making.predicted, objects=100.0))
+
+    monkeypatch.setattr(AheadOfTime, "step", hoping)
+    site.edit("workers: 1", "workers: 1\n  service: off")
+    out = site.run("run")
+    assert re.search(r"objects made +100 +12 +0.12x", out)
+    assert "making objects: 12/12" in site.words
 
 
 @pytest.mark.parametrize("service", ["auto", "off"])

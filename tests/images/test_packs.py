@@ -23,7 +23,6 @@ from tests.images.small import config, picture, save, save_folder
 from tests.tiny import config as of_videos
 from tests.tiny import encode_folder, make_decoding_dear, single, sql
 from viewcache.api.session.cache import Cache
-from viewcache.api.session.making import AheadOfTime
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
@@ -244,15 +243,20 @@ def test_what_lies_in_packs_is_found_again(tmp_path: Path, images: Path, truth: 
 def test_what_lies_there_is_not_expected_to_be_decoded(
     tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]
 ) -> None:
-    """What `viewcache run` says that it will take: of each image one decode and one picture, in all generations."""
+    """What `viewcache run` says that it will take: of each image one decode in all generations, of packs and blocks as
+    many as are made; asked again while the cache is open, or where packs of another training lie, no decode.
+    """
     filled(tmp_path / "filled", images, truth)
     for folder in ("new", "filled"):
         with viewcache.open(config(tmp_path / folder, images, **LONG | {"epochs": 40})) as cache:
-            task, owner = cache.task("train").task, cache.owner
-            making = AheadOfTime.begin([task], None, owner.keeper, owner.look_ahead, owner.dispatcher_now())
-            making.end()
-        wanted = COUNT if folder == "new" else 0
-        assert (making.predicted.packets, making.predicted.objects) == (wanted, wanted)
+            for again in (False, True):
+                for _ in cache.materialize():
+                    pass
+                assert cache.making is not None
+                predicted, measured = cache.making.predicted, cache.making.measured
+                assert predicted.packets == (COUNT if folder == "new" and not again else 0)
+                assert (predicted.objects, predicted.object_bytes) == (measured.objects, measured.object_bytes)
+                assert (measured.objects == 0) is again
 
 
 def test_a_damaged_pack_is_made_anew(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
