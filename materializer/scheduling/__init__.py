@@ -5,10 +5,12 @@ In the order of work:
 - ``work``: rows to be made, as the rules see them, and the states of objects
 - ``seats``: who reads a task, and how far each reader is
 - ``keeping``: what is kept of a generation, as who makes it needs to know
+- ``reader``: where one reader is in a generation
 - ``schedule``: where the clips of a generation stand, where its readers are, how far each clip is
 - ``rows_by_key``: the rows that need an object, found by its content key
 - ``intermediate_work``: intermediates that clips are made from, as work
 - ``generation``: a generation in work: a schedule with its plan
+- ``ahead``: what is made ahead of a generation, told before it is made
 - ``rules``: who is next, what a job makes, who is interrupted and what may leave, as pure functions
 - ``driver``: the loop that gives jobs to workers by the rules, for the dispatcher and the simulation
 - ``demand``: who waits for what: demands and look-ahead
