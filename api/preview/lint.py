@@ -271,6 +271,8 @@ def _planned(config: Config, task: Task, places: _Places, refused: Sequence[str]
     for change in task.changes:
         if change.change == FileChange.REMOVED:
             yield Problem(Level.WARNING, "removed_videos", f"task {spec.name!r}: {change}", spec.place)
+        elif change.change == FileChange.RENUMBERED:
+            yield Problem(Level.WARNING, "renumbered_classes", f"task {spec.name!r}: {change}", spec.place)
     for bad in task.dataset.bad:
         yield Problem(Level.WARNING, "bad_video", f"task {spec.name!r}: {bad.error}", spec.place)
     try:

@@ -118,7 +118,7 @@ class ChangeOf(Struct, frozen=True):
     """What happened to some of a task's files."""
 
     change: str
-    """``added``, ``removed``, ``replaced`` or ``returned``."""
+    """``added``, ``removed``, ``replaced``, ``returned`` or, of classes, ``renumbered``."""
     count: int
     names: tuple[str, ...]
     """The first of the videos."""

@@ -5,6 +5,7 @@ small.
 """
 
 import atexit
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from viewcache.materializer.dataset.listing import Progress
 
 __all__ = ["AttachedCache"]
+
+_log = logging.getLogger("viewcache.service")
 
 
 class AttachedCache(CacheReads):
@@ -82,9 +85,18 @@ class AttachedCache(CacheReads):
         return self._config
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def differing(self) -> tuple[str, ...]:
         """Settings of the configuration that the running service has otherwise."""
         return self._client.connected().welcome.warnings
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The same, and classes that have other numbers since it opened their tasks, which are asked for by `changes`.
+
+        Raises:
+            ViewcacheError: as `task` of one of the tasks.
+        """
+        return (*self.differing, *self._class_warnings(self.tasks))
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -104,6 +116,8 @@ class AttachedCache(CacheReads):
         if name not in self._tasks:
             about = self._client.ask(answers.AboutTask, asks.About(self._known.get(name, name)))
             self._tasks[name] = AttachedTask(self._client, about)
+            for warning in self._class_warnings([name]):
+                _log.warning("%s", warning, extra={"action": "files_changed"})
         return self._tasks[name]
 
     def sql(self, query: str, *, seconds: float = 10.0, rows: int = 1_000_000) -> "pa.Table":

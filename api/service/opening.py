@@ -66,7 +66,7 @@ def open(
 
     may_start = mode == ServiceMode.AUTO
     attached = AttachedCache(config, texts_of(sources), current_job(job), may_start=may_start, progress=progress)
-    for warning in attached.warnings:
+    for warning in attached.differing:
         _log.warning("%s", warning, extra={"action": "settings_differ"})
     # What both have in common is `OpenCache` and more; users are spared the choice between two types.
     return cast("Cache", attached)

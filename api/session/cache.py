@@ -87,8 +87,12 @@ class Cache(CacheReads):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Settings that the cache has otherwise than configured: none, as this process owns it; see `AttachedCache`."""
-        return ()
+        """Classes whose numbers are other ones since the last opening; of a service also settings, see `AttachedCache`.
+
+        Raises:
+            Closed: `close` was called.
+        """
+        return self._class_warnings(self.tasks)
 
     @property
     def making(self) -> Making | None:

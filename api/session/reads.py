@@ -4,7 +4,7 @@ This module and what it imports load no database and no decoder; see `AttachedCa
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,7 @@ from viewcache.api.port import TaskHandle
 from viewcache.api.training.loader import Loader
 from viewcache.errors import BadInput, ViewcacheError
 from viewcache.materializer.choices import Media
-from viewcache.materializer.dataset.changes import DatasetChange
+from viewcache.materializer.dataset.changes import DatasetChange, FileChange
 from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.shown import html_table
@@ -115,12 +115,22 @@ class CacheReads(ABC):
     def changes(self, task: str) -> tuple[DatasetChange, ...]:
         """What happened to a task's files between the last time that its dataset was opened and this one.
 
-        At most one value for each of added, removed, replaced and returned files; empty if nothing happened.
+        At most one value for each of added, removed, replaced and returned files, and of classes whose numbers are
+        other ones now; empty if nothing happened.
 
         Raises:
             ViewNotFound: no such task.
         """
         return self.task(task).changes
+
+    def _class_warnings(self, tasks: Iterable[str]) -> tuple[str, ...]:
+        """Of tasks whose classes have other numbers than when their dataset was opened last."""
+        return tuple(
+            f"task {name!r}: {change}"
+            for name in tasks
+            for change in self.changes(name)
+            if change.change == FileChange.RENUMBERED
+        )
 
     def loader(self, task: str, **options: Any) -> Loader:
         """Batches of a task as PyTorch tensors, or arrays of another ``framework``; see `Loader` for the options."""

@@ -17,7 +17,7 @@ Names = Mapping[int, str]
 
 
 class FileChange(StrEnum):
-    """What happened to some files. The words stand in the catalog, behind ``videos_``."""
+    """What happened to some files, or to classes. The words stand in the catalog, behind ``videos_``."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -25,6 +25,8 @@ class FileChange(StrEnum):
     """They have other content."""
     RETURNED = "returned"
     """They were gone, and are there again."""
+    RENUMBERED = "renumbered"
+    """No files: classes whose numbers are other ones, since classes came or went."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class DatasetChange:
 
     change: FileChange
     count: int
-    """Videos."""
+    """Videos; or classes that were renumbered."""
     names: tuple[str, ...]
-    """The first of them, by name."""
+    """The first of them, by name; of classes ``class 'b' was 0 and is 1``."""
     from_epoch: int | None = None
     """Of videos that were added or are back: the first epoch that may have them; None where the task has no more."""
     views: int = 0
@@ -57,6 +59,12 @@ class DatasetChange:
 
     def __str__(self) -> str:
         """In words, as ``2 files were removed (a, b), which 3 batches that were read show: 0/1, 0/4, 1/0``."""
+        if self.change == FileChange.RENUMBERED:
+            have = "1 class has another number" if self.count == 1 else f"{self.count} classes have other numbers"
+            return (
+                f"{have} than before ({in_short(self.names, self.count)}), also in epochs that are drawn; a model that "
+                "was trained with those of before needs the names in their old order, new ones behind them, as classes"
+            )
         was, files = ("was", "file") if self.count == 1 else ("were", "files")
         what = "returned" if self.change == FileChange.RETURNED else f"{was} {self.change}"
         text = f"{self.count} {files} {what} ({in_short(self.names, self.count)})"

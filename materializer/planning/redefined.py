@@ -63,16 +63,18 @@ def keeps_views(before: str, now: str) -> bool:
     """Whether all that was drawn under one definition means the same under the other.
 
     So it is where operations that run at reading come or go (`normalize`, `to_dtype`), which are no part of a view;
-    where labels are added to videos that had none; between the policies for bad videos that draw from the same
-    videos, ``raise`` and ``replace``; where larger frames are allowed than before; and where ``drop_last`` comes or
-    goes, unless a condition counts iterations, which are others then. In a dataset that grows, labels, that policy and
-    the largest frame decide which videos join.
+    where labels are added to videos that had none, or names of classes to labels that had none; between the policies
+    for bad videos that draw from the same videos, ``raise`` and ``replace``; where larger frames are allowed than
+    before; and where ``drop_last`` comes or goes, unless a condition counts iterations, which are others then. In a
+    dataset that grows, labels, that policy and the largest frame decide which videos join.
     """
     if before == now:  # most often
         return True
     old, new = _read(before), _read(now)
     same_labels = all(old.get("dataset", {}).get(name) == new.get("dataset", {}).get(name) for name in _LABELS)
-    return (same_labels or _adds_labels(old, new)) and _views(_allowed(old, new)) == _views(new)
+    return (same_labels or _adds_labels(old, new) or _names_classes(old, new)) and _views(_allowed(old, new)) == _views(
+        new
+    )
 
 
 def _allowed(old: Settings, new: Settings) -> Settings:
@@ -99,6 +101,13 @@ def _adds_labels(old: Settings, new: Settings) -> bool:
         return False
     where = old["dataset"].get("where") or ""
     return old["dataset"].get("labels") is None and "label" not in where.lower()
+
+
+def _names_classes(old: Settings, new: Settings) -> bool:
+    """Whether only the names of classes come: numbers of labels decide no view, and `where` and weights go by text."""
+    before, now = old.get("dataset", {}), new.get("dataset", {})
+    others = [name for name in _LABELS if name != "classes"]
+    return not before.get("classes") and all(before.get(name) == now.get(name) for name in others)
 
 
 def _views(settings: Settings) -> Settings:

@@ -91,7 +91,8 @@ def _read_views(spec: TaskSpec, task_id: int, names: Names, catalog: Catalog) ->
 def tell(spec: TaskSpec, changes: tuple[DatasetChange, ...]) -> None:
     """Log what happened to a task's files, in one line."""
     if changes:
-        touched = any(each.change in (FileChange.REMOVED, FileChange.REPLACED) for each in changes)
+        quiet = FileChange.ADDED, FileChange.RETURNED
+        touched = any(each.change not in quiet for each in changes)
         level = logging.WARNING if touched else logging.INFO
         what = "; ".join(map(str, changes))
         _log.log(level, "task %r, %s: %s", spec.name, shown(spec.dataset.uri), what, extra={"action": "files_changed"})

@@ -26,6 +26,7 @@ from viewcache.materializer.planning.redefined import changed_keys, keeps_views
 from viewcache.materializer.planning.size import check_size
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
 from viewcache.materializer.tasks.changes import changes_for, next_epoch, tell
+from viewcache.materializer.tasks.class_numbers import renumbered
 from viewcache.materializer.tasks.group import Group, shares
 from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task
@@ -135,7 +136,8 @@ def open_task(
     settings = TaskSettings(seed, k, budget_bytes)
     observer = observer or Observer()
     task = Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))
-    task.changes = changes_for(spec, row.task_id, k, dataset, catalog)
+    moved = renumbered(spec.dataset, row.task_id, dataset.classes, catalog)
+    task.changes = (*changes_for(spec, row.task_id, k, dataset, catalog), *moved)
     tell(spec, task.changes)
     if spec.dataset.grows and past.drawn is not None and spec.dataset.on_bad_video != OnBadVideo.RAISE:
         task.joining.leave_out_misfits(dataset, past.drawn["video_id"].to_numpy())  # else nobody stands in for another

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
-from tests.tiny import drawn, encode_folder, open_cache, pixels, same, sql
+from tests.tiny import config, drawn, encode_folder, open_cache, pixels, same, sql
+from viewcache.api.preview.lint import Level, lint
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, BadVideo
 from viewcache.materializer.dataset.changes import FileChange
@@ -314,3 +316,49 @@ def test_a_task_is_told_of_what_it_selects(tmp_path: Path, folder: Path) -> None
     with open_cache(tmp_path / "s", folder, where="video like 'v%'") as cache:
         (added,) = cache.changes("train")
     assert added.names == ("v-new",)
+
+
+def with_classes(folder: Path, videos: Path, **of: int) -> None:
+    """Folders by name, each with one video, v of a number."""
+    for name, number in of.items():
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(videos / f"v{number}.mp4", folder / name / "clip.mp4")
+
+
+def test_classes_that_shift_are_told(tmp_path: Path, videos: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A class folder that comes gives others another number: a warning, a change and an event say which, once."""
+    folder = tmp_path / "videos"
+    with_classes(folder, videos, cat=0, dog=1)
+    for _ in range(2):
+        with open_cache(tmp_path / "s", folder, labels="folders") as cache:
+            before = cache.read("train", 0, 0)
+            assert cache.warnings == ()
+    with_classes(folder, videos, eel=2)  # behind the others: nothing shifts
+    with open_cache(tmp_path / "s", folder, labels="folders") as cache:
+        assert cache.warnings == ()
+    with_classes(folder, videos, ant=3)
+    caplog.clear()
+    with open_cache(tmp_path / "s", folder, labels="folders") as cache:
+        added, moved = cache.changes("train")
+        (warning,) = cache.warnings
+        rows = sql(cache, "select task, count, detail from events where kind = 'videos_renumbered'")
+    assert (added.change, moved.change, moved.count) == (FileChange.ADDED, FileChange.RENUMBERED, 3)
+    told = "class 'cat' was 0 and is 1, class 'dog' was 1 and is 2, class 'eel' was 2 and is 3"
+    assert rows == [("train", 3, told)]
+    assert warning == f"task 'train': {moved}"
+    assert f"3 classes have other numbers than before ({told})" in warning
+    assert "as classes" in warning
+    (line,) = [each for each in caplog.records if getattr(each, "action", "") == "files_changed"]
+    assert line.levelno == logging.WARNING
+    assert str(moved) in line.getMessage()
+    with_classes(folder, videos, bat=4)
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(config(tmp_path / "s", folder, labels="folders")))
+    (problem,) = lint([str(tmp_path / "train.yaml")], scan=True)
+    assert (problem.level, problem.kind) == (Level.WARNING, "renumbered_classes")
+    shutil.rmtree(folder / "bat")
+    names = ["cat", "dog", "eel", "ant"]  # what the warning says to do
+    with open_cache(tmp_path / "s", folder, labels="folders", classes=names) as cache:
+        assert cache.warnings == ()
+        after = cache.read("train", 0, 0)
+    assert np.array_equal(after.label, before.label)
+    assert np.array_equal(after.video, before.video)

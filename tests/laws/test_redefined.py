@@ -44,6 +44,7 @@ HARMLESS: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "bad videos are replaced": ({}, {"on_bad_video": "replace"}),
     "bad videos are errors": ({"on_bad_video": "replace"}, {}),
     "labels come": ({}, {"labels": TABLE}),
+    "names of classes come": ({"labels": TABLE}, {"labels": TABLE, "classes": ["cat", "dog"]}),
     "larger frames are allowed": ({"max_pixels": 5000}, {"max_pixels": 10_000}),
     "all at once": ({}, {"augmentation": NORMALIZED, "labels": TABLE, "on_bad_video": "replace"}),
 }
@@ -68,6 +69,10 @@ def test_what_changes_no_view(what: str, tmp_path: Path, videos: Path) -> None:
 
 REFUSED: dict[str, tuple[dict[str, object], dict[str, object]]] = {
     "other labels": ({"labels": TABLE}, {}),
+    "other names of classes": (
+        {"labels": TABLE, "classes": ["cat", "dog"]},
+        {"labels": TABLE, "classes": ["dog", "cat"]},
+    ),
     "bad videos are left out": ({}, {"on_bad_video": "skip"}),
     "smaller frames": ({"max_pixels": 5000}, {"max_pixels": 4000}),
     "drop_last where iterations are counted": (

@@ -124,3 +124,19 @@ def test_a_removed_clip_that_is_not_stored_goes_on_through_a_loader(store: Path,
     assert rows == [{"video": f"cats.-v{k}", "policy": "replace"} for k in (1, 3)]
     assert all(len(names) == 20 for names in drawn(whole).values())
     assert not {"cats.-v1", "cats.-v3"} & {name for names in drawn(whole).values() for name in names}
+
+
+def test_classes_that_shift_are_told_through_a_service(
+    store: Path, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A class that comes between two services: the client has it in its warnings, its changes and its log."""
+    with attached(store, folder, labels="folders") as cache:
+        assert cache.warnings == ()
+        assert cache.classes("train") == ("cats", "dogs")
+    stop(store, now=True)
+    encode_folder(folder, {"ants/a.mp4": 44})
+    with attached(store, folder, labels="folders") as cache:
+        (warning,) = cache.warnings
+        assert str(cache.changes("train")[-1].change) == "renumbered"
+    assert "class 'cats' was 0 and is 1, class 'dogs' was 1 and is 2" in warning
+    assert warning in [each.getMessage() for each in caplog.records if each.name == "viewcache.service"]
