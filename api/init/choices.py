@@ -1,7 +1,8 @@
-"""The values that fit the files of a folder: nine of ten videos are as long as a clip, the smallest fills the crop."""
+"""The values that fit the files of a folder: nine of ten videos are as long as a clip, and fill the crop."""
 
 import math
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ class Chosen:
     """What the configuration says."""
 
     short_side: int
+    smaller: int
+    """Files among those looked into whose short side is less, so that they are enlarged."""
     crop: int
     frames: int
     """Of a clip."""
@@ -61,13 +64,15 @@ def choose(looked: Looked, store: Path) -> Chosen:
         looked: what lies in the folder.
         store: where clips will lie; of its disk the budget takes half of what is free, at the most.
     """
-    short_side, crop = _sides(min(min(facts.shown_size) for facts in looked.facts))
+    shorts = [min(facts.shown_size) for facts in looked.facts]
+    short_side, crop = _sides(int(_decile(shorts)))
+    smaller = sum(each < short_side for each in shorts)
     if looked.media == Media.IMAGE:
         sizes = (facts.shown_size for facts in looked.facts)
         picture = 3 * short_side**2 * sum(max(each) / min(each) for each in sizes) / len(looked.facts)
         need = int(picture * len(looked.paths))
         return Chosen(
-            short_side, crop, 1, 1, 0.0, 0.0, 0, *_batch(looked, IMAGES), EPOCHS_OF_IMAGES, *_room(need, store)
+            short_side, smaller, crop, 1, 1, 0.0, 0.0, 0, *_batch(looked, IMAGES), EPOCHS_OF_IMAGES, *_room(need, store)
         )
     rates = [facts.fps for facts in looked.facts]
     if max(rates) > ALIKE * min(rates):
@@ -80,7 +85,7 @@ def choose(looked: Looked, store: Path) -> Chosen:
         shorter = sum(facts.frames < (frames - 1) * stride + 1 for facts in looked.facts)
     need = frames * 3 * crop * crop * len(looked.paths) * GENERATION
     clip = frames, stride, fps, clip_s, shorter
-    return Chosen(short_side, crop, *clip, *_batch(looked, BATCH), EPOCHS, *_room(need, store))
+    return Chosen(short_side, smaller, crop, *clip, *_batch(looked, BATCH), EPOCHS, *_room(need, store))
 
 
 def _batch(looked: Looked, most: int) -> tuple[int, bool]:
@@ -96,7 +101,7 @@ def _room(need: int, store: Path) -> tuple[int, int, int]:
 
 
 def _sides(smallest: int) -> tuple[int, int]:
-    """Short side after resizing, and the side of the crop, for a smallest video."""
+    """Short side after resizing, and the side of the crop, for a smallest video or image that is not enlarged."""
     if smallest >= SHORT_SIDE:
         return SHORT_SIDE, CROP
     short = smallest - smallest % 16 if smallest >= 16 else smallest
@@ -104,9 +109,9 @@ def _sides(smallest: int) -> tuple[int, int]:
     return short, max(1, crop - crop % 8 if crop >= 8 else crop)
 
 
-def _decile(lengths: list[float]) -> float:
-    """The length that nine of ten reach."""
-    return sorted(lengths)[(len(lengths) - 1) // 10]
+def _decile(sizes: Sequence[float]) -> float:
+    """The length, or short side, that nine of ten reach."""
+    return sorted(sizes)[(len(sizes) - 1) // 10]
 
 
 def _by_frames(length: int) -> tuple[int, int]:

@@ -54,7 +54,7 @@ def initial(folder: str, file: Path, bar: Bar) -> Initial:
     labels = find_labels(looked.folder, looked.paths)
     chosen = choose(looked, home)
     text = "".join(f"{line}\n" for line in _lines(looked, labels, chosen, home))
-    return Initial(looked, labels, chosen, text, tuple(_notes(looked)))
+    return Initial(looked, labels, chosen, text, tuple(_notes(looked, chosen)))
 
 
 def write_new(file: Path, text: str) -> None:
@@ -73,7 +73,7 @@ def write_new(file: Path, text: str) -> None:
         raise Broken(f"cannot write {file}: {error.strerror}; check the folder") from error
 
 
-def _notes(looked: Looked) -> Iterator[str]:
+def _notes(looked: Looked, chosen: Chosen) -> Iterator[str]:
     if not looked.is_whole:
         yield (
             f"looked into {looked.looked_at} of {len(looked.paths)} {looked.media}s, evenly chosen; "
@@ -82,6 +82,12 @@ def _notes(looked: Looked) -> Iterator[str]:
     if looked.bad:
         more = f", and {len(looked.bad) - 1} more" if len(looked.bad) > 1 else ""
         yield f"left out by on_bad_{looked.media}: skip: {looked.bad[0]}{more}"
+    if chosen.smaller:
+        side, are = chosen.short_side, "is" if chosen.smaller == 1 else "are"
+        yield (
+            f"{chosen.smaller} of {counted(len(looked.facts), looked.media)} that were looked into {are} enlarged, with "
+            f'a short side below {side}; where: "width >= {side} and height >= {side}" leaves such out'
+        )
     if is_split(looked.paths):
         yield "its folders look like parts of a dataset: run init on the one for training, and on the other with -o"
 
@@ -203,6 +209,8 @@ def _step_lines(looked: Looked, chosen: Chosen) -> Iterator[str]:
         yield "    config:"
         if name == "resize":
             why = f"the smallest {looked.media}'s short side is {smallest}"
+            if chosen.smaller:
+                why += f"; nine of ten have {chosen.short_side} or more, smaller ones are enlarged"
             yield from _item(f"resize: {{short_side: {chosen.short_side}}}", why)
         else:
             yield from _item(

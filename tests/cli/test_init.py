@@ -188,6 +188,22 @@ def test_images(here: Site, table: bool) -> None:
         assert sorted(batch["label"].tolist()) == [0, 0, 0, 1, 1, 1]
 
 
+def test_one_tiny_image_does_not_decide(here: Site) -> None:
+    """Sizes go by nine of ten images: a tiny one among many is enlarged, a note and a comment say so, and it runs."""
+    save_folder(Path("images"), {f"{k:02}.png": (300, 200 + k) for k in range(20)} | {"tiny.png": (1, 1)})
+    here.run("init", "images")
+    assert "1 of 21 images that were looked into is enlarged, with a short side below 192" in here.words
+    assert 'where: "width >= 192 and height >= 192"' in here.words
+    text = Path("viewcache.yaml").read_text()
+    assert "resize: {short_side: 192}" in text
+    assert "the smallest image's short side is 1; nine of ten have 192 or more" in text
+    with viewcache.open("viewcache.yaml") as cache:
+        assert sorted(cache.read("train", 0, 0).index.tolist()) == list(range(1, 22))
+    most = settings() | {"where": "width >= 192 and height >= 192"}
+    with viewcache.open({"cache": {"store": "other"}, "dataset": most}) as cache:
+        assert len(cache.read("train", 0, 0).index) == 20
+
+
 def test_it_may_be_written_anywhere(here: Site, clip: Path) -> None:
     """Paths are seen from the file: below its folder they are relative, else absolute; also in the dataset itself."""
     folders(clip)
@@ -343,14 +359,15 @@ VIDEO = st.tuples(
 def test_choices_fit_any_videos(
     tmp_path_factory: pytest.TempPathFactory, videos: list[tuple[int, int, int, float, int]]
 ) -> None:
-    """Crops fit what is resized, nothing is enlarged, nine of ten videos are as long as a clip, no rate is too low."""
+    """Crops fit what is resized, nine of ten videos are not enlarged and as long as a clip, no rate is too low."""
     facts = tuple(
         VideoFacts(Stamp(1), n, w, h, turn, fps, n / fps, "h264", "yuv420p", "", "", 1, 1)
         for n, w, h, fps, turn in videos
     )
     chosen = choose(Looked(Path(), tuple(map(str, range(len(facts)))), facts, ()), tmp_path_factory.getbasetemp())
     assert 1 <= chosen.crop <= chosen.short_side <= 256
-    assert chosen.short_side <= min(min(each.shown_size) for each in facts)
+    smaller = sum(chosen.short_side > min(each.shown_size) for each in facts)
+    assert chosen.smaller == smaller <= len(facts) // 10
     assert chosen.frames >= 1
     assert chosen.budget_bytes >= 10**6
     assert chosen.shorter <= len(facts) // 10 + (chosen.frames == 1) * len(facts)
