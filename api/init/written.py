@@ -85,8 +85,8 @@ def _notes(looked: Looked, chosen: Chosen) -> Iterator[str]:
     if chosen.smaller:
         side, are = chosen.short_side, "is" if chosen.smaller == 1 else "are"
         yield (
-            f"{chosen.smaller} of {counted(len(looked.facts), looked.media)} that were looked into {are} enlarged, with "
-            f'a short side below {side}; where: "width >= {side} and height >= {side}" leaves such out'
+            f"{chosen.smaller} of {counted(len(looked.facts), looked.media)} looked into {are} enlarged, with a short "
+            f'side below {side}; where: "width >= {side} and height >= {side}" leaves such out'
         )
     if is_split(looked.paths):
         yield "its folders look like parts of a dataset: run init on the one for training, and on the other with -o"

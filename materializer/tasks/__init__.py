@@ -16,6 +16,7 @@ In the order of work:
 - ``task``: one task of an open cache: its videos, draws and generations
 - ``group``: tasks over one dataset: what they share, and drawing for them
 - ``look_ahead``: planning and announcing what readers will need
+- ``class_numbers``: which classes have another number than when the dataset was opened last
 - ``changes``: what changes of a dataset's files mean for a task
 - ``scanned_files``: keep near what a scan had to read whole
 - ``opening``: open tasks, let them share, plan again what a catalog lost

@@ -192,7 +192,7 @@ def test_one_tiny_image_does_not_decide(here: Site) -> None:
     """Sizes go by nine of ten images: a tiny one among many is enlarged, a note and a comment say so, and it runs."""
     save_folder(Path("images"), {f"{k:02}.png": (300, 200 + k) for k in range(20)} | {"tiny.png": (1, 1)})
     here.run("init", "images")
-    assert "1 of 21 images that were looked into is enlarged, with a short side below 192" in here.words
+    assert "1 of 21 images looked into is enlarged, with a short side below 192" in here.words
     assert 'where: "width >= 192 and height >= 192"' in here.words
     text = Path("viewcache.yaml").read_text()
     assert "resize: {short_side: 192}" in text
