@@ -190,15 +190,15 @@ class ChunkTable:
         return body + struct.pack("<I", crc32c(body))
 
     @staticmethod
-    def parse_index(index: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Offsets and sizes out of a shard's index.
+    def parse_index(index: bytes, path: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Offsets and sizes out of a shard's index; ``path`` is the shard's, for messages.
 
         Raises:
             ChunkDamaged: the index fails its checksum.
         """
         body, trailer = index[:-CRC_BYTES], index[-CRC_BYTES:]
         if struct.pack("<I", crc32c(body)) != trailer:
-            raise ChunkDamaged(f"the shard's index of {len(index)} bytes fails its crc32c")
+            raise ChunkDamaged(f"{path}: the shard's index of {len(index)} bytes fails its crc32c")
         numbers = struct.unpack(f"<{len(body) // 8}Q", body)
         return numbers[::2], numbers[1::2]
 

@@ -232,7 +232,7 @@ def locate_chunks(fill: Fill, path: str, meta: ArrayMeta, digest: int, start: in
         raise ChunkDamaged(f"{path} has {end - start} bytes, too few for the {meta.chunks} chunks of its zarr.json")
     index = bytearray(index_size(meta.chunks))
     fill([index], end - len(index))
-    offsets, sizes = ChunkTable.parse_index(bytes(index))
+    offsets, sizes = ChunkTable.parse_index(bytes(index), path)
     most = min(limit, codec(meta.codec).bound(meta.chunk_bytes) + CRC_BYTES)
     places = zip(offsets, sizes, strict=True)
     if any(place + length > limit or not CRC_BYTES <= length <= most for place, length in places):

@@ -94,6 +94,8 @@ class _Planned:
 def diversity(catalog: Catalog, tasks: Sequence[TaskRow], footage: Mapping[int, Footage]) -> list[Diversity]:
     """Count the frames of each task, and of all tasks over one dataset together where they have epochs in common.
 
+    A task of images has no clips to count.
+
     Args:
         catalog: of the cache.
         tasks: of it.
@@ -116,7 +118,8 @@ def diversity(catalog: Catalog, tasks: Sequence[TaskRow], footage: Mapping[int, 
                 load_clips(catalog, each.task, videos, run.start - each.ahead, run.stop - 1 - each.ahead)
                 for each in members
             ]
-            out.append(compare(clips, ahead, videos, len(run)))
+            if any(map(len, clips)):
+                out.append(compare(clips, ahead, videos, len(run)))
     return out
 
 

@@ -80,11 +80,12 @@ class Evidence:
         )
 
     def check_table(self) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-        """Heads and rows of all checks."""
+        """Heads and rows of all checks, but for those of what a task has none of: images have no starts."""
         rows: list[tuple[object, ...]] = [
             (task.task, check.about, check.n, check.statistic, check.law, check.p, check.adjusted, check.verdict)
             for task in self.tasks
             for check in task.checks
+            if check.n
         ]
         return ("task", "what", "draws", "statistic", "law if uniform", "p", "adjusted", "verdict"), rows
 

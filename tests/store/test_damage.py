@@ -231,3 +231,14 @@ def test_what_the_format_cannot_hold_is_refused() -> None:
         store.ArrayMeta((1,), (1,), "raw", {"viewcache": 1})
     with pytest.raises(Misuse, match="JSON"):
         store.bound_bytes(store.ArrayMeta((1,), (1,), "raw", {"x": {1, 2}}), "a" * 32)
+
+
+def test_a_damaged_index_is_told_by_its_object(tier: store.LocalTier, put: Put) -> None:
+    """The message begins with the place of the shard, as all others do."""
+    stored = put(pixels(SHAPE), ROWS, "raw")
+    path = Path(tier.root, stored.physical, "c.0.0.0.0")
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ChunkDamaged, match=rf"/{stored.physical}/.*: the shard's index of \d+ bytes fails its crc32c"):
+        store.verify_object(tier.root, stored.physical, stored.table)
