@@ -71,13 +71,15 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.data({**found.as_dict(), "service": told, "differs": [asdict(each) for each in differs]})
         return 0
     shown = status_tables(found)
+    nothing = ["nothing yet"] * len(shown)
     if service is not None:
         shown.append(client_table(service))
-    for title, columns, rows in shown:
+        nothing.append("none now")
+    for (title, columns, rows), none in zip(shown, nothing, strict=True):
         if rows:
             terminal.table(columns, rows, title)
         else:
-            terminal.show(f"{title}: nothing yet")
+            terminal.show(f"{title}: {none}")
     for line in cost_lines(found):
         terminal.show(line)
     terminal.say(f"seen: {found.seen}")
@@ -100,11 +102,12 @@ def _sql(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.catalog import QueryLimits
     from viewcache.errors import BadInput
 
-    if not (0 < arguments.seconds <= _MOST_S and 0 < arguments.rows <= _MOST_ROWS and 0 <= arguments.wait <= _MOST_S):
-        raise BadInput(
-            f"--seconds {arguments.seconds:g}, --rows {arguments.rows} or --wait {arguments.wait:g} is out of range: "
-            f"seconds go up to {_MOST_S} and --wait may be 0, rows from 1 to {_MOST_ROWS}"
-        )
+    if not 0 < arguments.seconds <= _MOST_S:
+        raise BadInput(f"--seconds {arguments.seconds:g} is out of range: more than 0, and at most {_MOST_S}")
+    if not 0 < arguments.rows <= _MOST_ROWS:
+        raise BadInput(f"--rows {arguments.rows} is out of range: from 1 to {_MOST_ROWS}")
+    if not 0 <= arguments.wait <= _MOST_S:
+        raise BadInput(f"--wait {arguments.wait:g} is out of range: from 0 to {_MOST_S}")
     limits = QueryLimits(seconds=arguments.seconds, rows=arguments.rows)
     where = locate(arguments.where, tasks=False).catalog
     answer = ask(where, arguments.query, limits, wait_s=arguments.wait)

@@ -220,7 +220,7 @@ def status_tables(found: Status) -> list[Table]:
 
 
 def client_table(service: "StatsOf") -> Table:
-    """The processes that use a service, with where each reads."""
+    """The processes that use a service now, with where each reads."""
     rows: list[tuple[object, ...]] = []
     for client in service.clients:
         seats = ", ".join(
@@ -244,7 +244,7 @@ def _status_tasks(found: Status) -> Table:
         rows.append((row["task"], row["epochs"], row["generations"], row["rank"], at, pace, ready))
     return (
         "tasks",
-        ("task", "epochs", "planned", "rank", "next", "per iteration", "clips to come that are ready"),
+        ("task", "epochs", "generations planned", "rank", "next", "per iteration", "ready of to come"),
         rows,
     )
 
@@ -346,7 +346,7 @@ def _status_changes(found: Status) -> Table:
         )
         for row in found.parts["changes"]
     ]
-    return "files that changed", ("what", "videos", "which", "when"), rows
+    return "the last 5 changes of files and classes", ("what", "how many", "which", "when"), rows
 
 
 def _status_errors(found: Status) -> Table:

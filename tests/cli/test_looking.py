@@ -77,10 +77,15 @@ def test_sql_shows_what_python_has_no_type_for(made: Site, value: str, shown: st
     assert made.json("sql", f"select {value} as a")["rows"] == [[shown]]
 
 
-@pytest.mark.parametrize("limit", [("--seconds", "nan"), ("--seconds", "inf"), ("--rows", "9" * 20), ("--wait", "-1")])
+@pytest.mark.parametrize(
+    "limit", [("--seconds", "nan"), ("--seconds", "inf"), ("--rows", "9" * 20), ("--rows", "-1"), ("--wait", "-1")]
+)
 def test_sql_refuses_limits_out_of_range(made: Site, limit: tuple[str, str]) -> None:
-    """A clear word, not a failure of what uses them."""
-    assert "is out of range" in made.json("sql", "select 1", *limit, code=2)["error"]["message"]
+    """A clear word of the one that is wrong, not a failure of what uses them."""
+    message = made.json("sql", "select 1", *limit, code=2)["error"]["message"]
+    assert message.startswith(f"{limit[0]} ")
+    assert "is out of range" in message
+    assert message.count("--") == 1
 
 
 def test_sql_shows_instants_whole(made: Site) -> None:

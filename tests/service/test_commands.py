@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -111,6 +112,13 @@ def test_status_tells_ended_jobs_from_live_ones(attach: Opener, store: Path, vid
     assert "epoch 0, iteration 1" in live
     assert "ended" not in live
     assert out.index(live) < out.index(over)
+
+
+def test_status_of_a_service_without_clients(attach: Opener, store: Path, run: Run) -> None:
+    """That nobody uses it now does not read as if it had done nothing yet."""
+    attach(cache={"service_idle": 60}).close()
+    out = run("status", store)[1]
+    assert re.search(r"clients of the service, process \d+, .* of CPU: none now", out)
 
 
 def edited(store: Path, videos: Path, tmp_path: Path, **cache: object) -> Path:
