@@ -70,6 +70,11 @@ class Media(StrEnum):
         """The same of how often each comes in an epoch."""
         return f"samples_per_{self}"
 
+    @property
+    def clip(self) -> str:
+        """What a batch has of each, for messages."""
+        return "picture" if self == Media.IMAGE else "clip"
+
 
 class Exif(StrEnum):
     """What becomes of the orientation that an image's EXIF data tell."""

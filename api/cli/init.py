@@ -57,7 +57,7 @@ def _init(arguments: argparse.Namespace, terminal: Terminal) -> int:
         for command, why in (
             (f"plan{name}", "what would be made, how large and how long"),
             (f"show{name}", "a picture of the first batch"),
-            (f"run{name} --epochs 1", "make clips ahead; training also makes what it needs"),
+            (f"run{name} --epochs 1", f"make {made.looked.media.clip}s ahead; training also makes what it needs"),
         ):
             terminal.say(f"  viewcache {command:<24} {why}")
     return 0

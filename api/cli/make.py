@@ -156,8 +156,11 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
     import time
 
+    from viewcache.materializer.choices import Media
     from viewcache.store.tier import LOCAL
 
+    # What a task of images has of each is a picture, and people count images.
+    what = "image" if all(task.dataset.media == Media.IMAGE for task in cache.config.tasks) else "clip"
     start, before = time.monotonic(), cache.busy_seconds()
     with terminal.progress("making objects") as bar:
         for _ in cache.materialize(epochs):
@@ -187,22 +190,22 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
     else:
         if predicted.objects:
             terminal.table(("", "predicted, about", "measured", "ratio"), list(_told(predicted, measured)))
-        ready, held = counted(counts.get("ready", 0), "clip"), _held(now.tiers)
+        ready, held = counted(counts.get("ready", 0), what), _held(now.tiers)
         terminal.show(f"{ready} ready after {duration(seconds)}; the store holds {held}")
         if busy:
             parts = sorted(busy.items(), key=lambda item: -item[1])
             terminal.show("workers were busy: " + ", ".join(f"{stage} {duration(s)}" for stage, s in parts))
         from_kept, left_out = making.from_kept, counts.get("planned", 0) - making.from_kept
         if from_kept and not failure:
-            terminal.show(f"{counted(from_kept, 'clip')} will be made from kept pictures when they are read")
+            terminal.show(f"{counted(from_kept, what)} will be made from kept pictures when they are read")
         if left_out and not failure:
             why = "`viewcache plan` says what is kept"
-            terminal.show(f"{counted(left_out, 'clip')} not kept, to be made when they are read; {why}")
+            terminal.show(f"{counted(left_out, what)} not kept, to be made when they are read; {why}")
     if counts.get("failed"):
-        terminal.say(f'{counted(counts["failed"], "clip")} could not be made: `viewcache sql "from errors"` says why')
+        terminal.say(f'{counted(counts["failed"], what)} could not be made: `viewcache sql "from errors"` says why')
         return 1
     if counts.get("planned") and failure:
-        terminal.say(f"{counted(counts['planned'], 'clip')} not made: {failure}")
+        terminal.say(f"{counted(counts['planned'], what)} not made: {failure}")
         return 1
     return 0
 

@@ -88,11 +88,10 @@ class Fields:
         for name, column in self._columns.items():
             lacking = videos[column.lacks(rows)]
             if len(lacking):
-                more = f" and {len(lacking) - 1} more videos" if len(lacking) > 1 else ""
+                more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
                 raise BadInput(
                     f"fields: column {name!r} has no value for {names[int(lacking[0])]!r}{more}, and {_NULL_KINDS}: "
-                    f"fill them in, write numbers with a point, or leave the videos out by "
-                    f"where: {name} is not null"
+                    f"fill them in, write numbers with a point, or leave what has none out by where: {name} is not null"
                 )
             size += clips * column.largest(rows[rows >= 0])
         if size > MOST_BATCH_BYTES:

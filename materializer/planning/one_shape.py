@@ -1,4 +1,4 @@
-"""Whether all clips of a plan have one shape, as clips of one batch must."""
+"""Whether all clips of a plan have one shape, as those of a task must: a batch takes any of them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ def one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np
         BadInput: two differ, which the message names, or there are no clips.
     """
     height, width = resolved.shape
+    clips = f"{task.dataset.media.clip}s"
     if not len(height):
         media = task.dataset.media
         raise BadInput(
@@ -29,14 +30,14 @@ def one_shape(task: TaskSpec, resolved: Resolved, items: Items, item: NDArray[np
     if len(odd):
         a, b = 0, int(odd[0])
         raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one size, but {items.named(int(item[a]))!r} gives "
+            f"task {task.name!r}: all {clips} must have one size, but {items.named(int(item[a]))!r} gives "
             f"{height[a]}x{width[a]} and {items.named(int(item[b]))!r} gives {height[b]}x{width[b]}; end with a crop, "
             "or a resize to a shape"
         )
     leads = sorted({resolved.lead[k] for k in distinct(resolved.program).tolist()})
     if len(leads) > 1:
         raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one shape, but branches give {leads[0]} and {leads[1]} "
+            f"task {task.name!r}: all {clips} must have one shape, but branches give {leads[0]} and {leads[1]} "
             "frames; make all branches keep the same number of frames"
         )
     return (*leads[0], 3, int(height[0]), int(width[0]))
@@ -50,6 +51,6 @@ def check_shape(task: TaskSpec, name: str, shape: tuple[int, ...], usual: tuple[
     """
     if shape != usual:
         raise BadInput(
-            f"task {task.name!r}: clips of one batch must have one size, but {name!r} gives {shape} and others "
-            f"{usual}; end with a crop, or a resize to a shape"
+            f"task {task.name!r}: all {task.dataset.media.clip}s must have one size, but {name!r} gives {shape} and "
+            f"others {usual}; end with a crop, or a resize to a shape"
         )

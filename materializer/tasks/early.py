@@ -312,8 +312,9 @@ class Early:
     def _check_shape(self, plan: GenerationPlan, trial: GenerationPlan) -> None:
         if plan.shape != trial.shape:
             name, other = plan.items.named(int(plan.item[0])), trial.items.named(int(trial.item[0]))
+            spec = self._task.spec
             raise BadInput(
-                f"task {self._task.spec.name!r}: clips of one batch must have one size, but {name!r} gives "
+                f"task {spec.name!r}: all {spec.dataset.media.clip}s must have one size, but {name!r} gives "
                 f"{plan.shape} and {other!r} gives {trial.shape}; end with a crop, or a resize to a shape"
             )
 

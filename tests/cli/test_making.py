@@ -143,7 +143,7 @@ def test_run_says_where_the_task_is_that_is_wrong(site: Site) -> None:
     site.edit("    - random_crop: {shape: [32, 32]}\n", "")
     encode(site.folder / "videos" / "tall.mp4", frames=40, size=(48, 64))
     site.run("run", code=2)
-    assert re.search(r"train\.yaml:\d+:\d+: task 'train': clips of one batch must have one size.* end with", site.words)
+    assert re.search(r"train\.yaml:\d+:\d+: task 'train': all clips must have one size.* end with", site.words)
 
 
 def test_run_ends_when_the_budget_is_full(site: Site) -> None:

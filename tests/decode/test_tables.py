@@ -217,6 +217,9 @@ def test_whole_numbers_have_no_missing_value(tmp_path: Path) -> None:
     found.check(np.array([True, True, False]), ["a", "b", "c"], 1)
     with pytest.raises(BadInput, match=r"column 'n' has no value for 'c', and whole numbers .* where: n is not null"):
         found.check(np.array([True, True, True]), ["a", "b", "c"], 1)
+    none = fields_of(json_lines(tmp_path, ROWS[:1]), "n")
+    with pytest.raises(BadInput, match=r"no value for 'b' and 1 more, and"):
+        none.check(np.array([True, True, True]), ["a", "b", "c"], 1)
 
 
 def test_a_batch_of_fields_has_a_bound(tmp_path: Path) -> None:
