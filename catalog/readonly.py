@@ -150,9 +150,10 @@ def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
         raise errors.NotFound(f"no catalog in {folder}; `viewcache run` makes one")
     with private_folder() as private:
         copy = private / layout.database.name
-        try:
+        lock = None
+        with contextlib.suppress(errors.CatalogBusy):  # what a query meets below is no consequence of it
             lock = OwnerLock(layout.lock, exclusive=False)
-        except errors.CatalogBusy:
+        if lock is None:
             snapshot = read_snapshot(folder, wait_s, max_age_s=REUSED_S)
             as_of_s = snapshot.stat().st_mtime
             yield snapshot, "snapshot", as_of_s

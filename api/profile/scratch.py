@@ -62,10 +62,10 @@ def scratch_folder(tier: LocalTier, size: int) -> Iterator[str]:
     """
     reservation = tier.reserve(size)
     if reservation is None:
-        least = tier.used_bytes + size
+        least, evict = tier.used_bytes + size, ", or evict (`viewcache evict`)" if tier.used_bytes else ""
         raise BudgetTooSmall(
             f"measuring takes {size} bytes of the local tier for a moment, and {tier.used_bytes} of its "
-            f"{tier.budget_bytes} bytes are in use; raise cache.budget, or evict (`viewcache evict`)",
+            f"{tier.budget_bytes} bytes are in use; raise cache.budget{evict}",
             least,
         )
     with reservation:

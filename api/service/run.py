@@ -27,7 +27,7 @@ from viewcache.api.service.server import Server
 from viewcache.api.service.verbs import Verbs
 from viewcache.api.session.cache import Cache
 
-__all__ = ["main", "serve"]
+__all__ = ["main", "serve", "tell_starter"]
 
 _log = logging.getLogger("viewcache.service")
 
@@ -44,9 +44,9 @@ def main(folder: str, ready: int, starter: int) -> int:
         documents = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=tuple[asks.Document, ...])
         config = load_texts([TextSource(each.name, each.folder, each.text) for each in documents])
     except BaseException as error:
-        _say(ready, wire.failed_of(error))
+        tell_starter(ready, wire.failed_of(error))
         return 1
-    return serve(config, root, config.cache.service_idle_s, lambda answer: _say(ready, answer), awaited)
+    return serve(config, root, config.cache.service_idle_s, lambda answer: tell_starter(ready, answer), awaited)
 
 
 def serve(
@@ -103,9 +103,13 @@ def _process_file(starter: int) -> int | None:
         return None
 
 
-def _say(ready: int, answer: answers.Answer) -> None:
-    with open(ready, "wb") as file:
-        file.write(wire.encode(answer))
+def tell_starter(ready: int, answer: answers.Answer) -> None:
+    """Tell who started the service that it listens, or why not, by a descriptor; whether anybody hears it or not."""
+    try:
+        with open(ready, "wb") as file:
+            file.write(wire.encode(answer))
+    except BrokenPipeError:
+        _log.info("who started this service ended before it listened", extra={"action": "starter_gone"})
 
 
 def _log_to(path: Path) -> None:

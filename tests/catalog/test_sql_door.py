@@ -196,6 +196,18 @@ def test_hostile_sql_is_refused(filled: Path, sql: str) -> None:
     assert _digest(filled) == before
 
 
+def test_a_failed_query_is_told_alone(filled: Path) -> None:
+    """Of an owned catalog a snapshot is read: that another lock is held is not told with a query that is wrong."""
+    with Catalog.open(filled) as catalog:
+        catalog.publish_snapshot()
+        with pytest.raises(errors.QueryRefused) as refused:
+            run_query(filled, "select nothing_like_it from tasks")
+    chain: list[BaseException | None] = [refused.value]
+    while chain[-1] is not None:
+        chain.append(chain[-1].__cause__ or chain[-1].__context__)
+    assert not any(isinstance(each, errors.CatalogBusy) for each in chain)
+
+
 @pytest.mark.parametrize(
     ("sql", "rows"),
     [

@@ -302,7 +302,8 @@ def test_a_budget_without_room_is_told(tmp_path: Path, photographs: Path, capsys
     given = of_photographs(tmp_path / "store", photographs)
     given["cache"]["budget"] = "24MB"
     _, words = run(written(tmp_path, given), "--seconds", "1", code=2, capsys=capsys)
-    assert "cache.budget" in words
+    assert "and 0 of its 24000000 bytes are in use; raise cache.budget" in words
+    assert "evict" not in words, "there is nothing that could leave"
     assert scratch_of(tmp_path / "store") == []
 
 

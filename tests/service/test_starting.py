@@ -16,7 +16,7 @@ import yaml
 import viewcache
 from tests.house.tree import ROOT
 from tests.service.served import Opener, described, in_child
-from viewcache.api.service import files
+from viewcache.api.service import answers, files, run
 from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
 from viewcache.errors import NotFound
@@ -136,3 +136,13 @@ def test_files_are_the_users_own(attach: Opener, store: Path) -> None:
     for name in (files.SOCKET, files.LOG, files.START_LOCK, "service.json"):
         assert (store / name).stat().st_mode & 0o077 == 0, name
     assert store.stat().st_mode & 0o077 == 0
+
+
+def test_a_starter_that_was_killed_is_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody reads whether the service listens: a line at info, and the service goes on."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    caplog.set_level("INFO", "viewcache.service")
+    run.tell_starter(writes, answers.Ok())
+    (line,) = caplog.records
+    assert (line.levelname, line.exc_info) == ("INFO", None)
