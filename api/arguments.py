@@ -22,16 +22,17 @@ _MOST = 2**63 - 1
 T = TypeVar("T")
 
 
-def integer(name: str, value: object, least: int | None = None) -> int:
+def integer(name: str, value: object, least: int | None = None, most: int | None = None) -> int:
     """A whole number: an ``int``, or what stands for one, as NumPy's integers do; true and false do not.
 
     Args:
         name: of the argument.
         value: what was given for it.
         least: the smallest that may be; None = any.
+        most: the largest; likewise.
 
     Raises:
-        BadInput: it is something else, too small, or has more than 64 bits.
+        BadInput: it is something else, too small, too large, or has more than 64 bits.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise _wrong(name, value, "a whole number", f"int({short_repr(value)})" if _is_whole(value) else "")
@@ -41,6 +42,8 @@ def integer(name: str, value: object, least: int | None = None) -> int:
         raise _wrong(name, value, "a whole number") from None
     if least is not None and found < least:
         raise BadInput(f"{name}={short_repr(found)}: at least {least}")
+    if most is not None and found > most:
+        raise BadInput(f"{name}={short_repr(found)}: at most {most}")
     if abs(found) > _MOST:
         raise BadInput(f"{name}={short_repr(found)}: at most {_MOST}, and at least {-_MOST}")
     return found

@@ -28,6 +28,10 @@ from viewcache.materializer.shown import html_table
 __all__ = ["Loader", "RepeatedEpochs"]
 
 
+MOST_PREFETCH = 1000
+"""Batches, each of which is in memory."""
+
+
 class RepeatedEpochs(UserWarning):
     """A loader that had read all its epochs begins again with the first: in training that is most likely a mistake."""
 
@@ -118,7 +122,7 @@ class Loader:
         fitting = Layout.of(Layout(handle.layout).media)
         if self.layout not in fitting:
             raise BadInput(f"layout {self.layout!r} is not one of {', '.join(fitting)}")
-        self._prefetch = integer("prefetch", prefetch, least=1)
+        self._prefetch = integer("prefetch", prefetch, least=1, most=MOST_PREFETCH)
         epochs = optional(integer, "epochs", epochs)
         self.epochs = handle.epochs if epochs is None else epochs
         if self.epochs < 1:
@@ -358,8 +362,9 @@ class Loader:
             self._told = True
             warnings.warn(
                 f"the passes over task {self.task!r} begin again, with epoch {epoch}: this loader has {self.epochs} "
-                "epochs, and each was read. Training that goes on sees the same clips again: raise epochs of the task, "
-                "and of the loader if it says any; for validation make a loader with epochs=1",
+                "epochs, and the pass before this one read the last of them. Training that goes on sees the same clips "
+                "again: raise epochs of the task, and of the loader if it says any; for validation make a loader with "
+                "epochs=1",
                 RepeatedEpochs,
                 stacklevel=stacklevel,
             )

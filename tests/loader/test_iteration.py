@@ -132,7 +132,9 @@ def test_more_passes_than_epochs_begin_again_and_are_told_of(cache: Cache, truth
     """A training that goes on beyond its task's epochs is not ended; it is warned once, with what to do."""
     loader = cache.loader("train", epochs=2)
     assert equal([*loader, *loader], truth[: 2 * BATCHES])
-    with pytest.warns(RepeatedEpochs, match=r"task 'train' begin again, with epoch 0.* 2 epochs.*raise epochs") as told:
+    with pytest.warns(
+        RepeatedEpochs, match=r"task 'train' begin again, with epoch 0.* 2 epochs.*last of them.*raise epochs"
+    ) as told:
         again = iter(loader)
     assert [each.filename for each in told] == [__file__]
     assert equal(again, epoch_of(truth, 0))
@@ -318,6 +320,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "layout": ({"layout": "NHWC"}, BadInput, "layout 'NHWC' is not one of TCHW, CTHW, THWC"),
     "lower case": ({"layout": "tchw"}, BadInput, "layout 'tchw' is not one of TCHW"),
     "prefetch": ({"prefetch": 0}, BadInput, "prefetch=0: at least 1"),
+    "too much prefetch": ({"prefetch": 10**9}, BadInput, "prefetch=1000000000: at most 1000"),
     "no epoch": ({"epochs": 0}, BadInput, "epochs=0: at least 1; leave it out for all 5 of task 'train'"),
     "negative epochs": ({"epochs": -3}, BadInput, "epochs=-3: at least 1; leave it out"),
     "more epochs": ({"epochs": 6}, ViewNotFound, "task 'train' has 5 epochs; asked for 6"),
