@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -77,11 +78,19 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
         ]
         checks.append(("catalog", lambda: damage_of(recorded, findings)))
     findings: list[Finding] = []
+    failed: dict[str, int] = {}
+    """Why a check failed → where its finding is: what several fail of, such as a full disk, is told once."""
     for about, check in checks:
         try:
             findings += check()
         except Exception as error:  # the other checks must still be told
-            findings.append(Finding(Health.FAIL, about, f"could not be checked ({type(error).__name__}: {error})"))
+            why = f"could not be checked ({type(error).__name__}: {error})"
+            if why in failed:
+                before = findings[failed[why]]
+                findings[failed[why]] = replace(before, about=f"{before.about}, {about}")
+            else:
+                failed[why] = len(findings)
+                findings.append(Finding(Health.FAIL, about, why))
     if problem is not None:
         level = Health.WARN if isinstance(problem, NotFound) else Health.FAIL
         findings.append(Finding(level, "cache", str(problem), "name a configuration or a cache's folder"))

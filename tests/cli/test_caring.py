@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from typing import NoReturn
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.cli.site import Site
 from viewcache import migrations
 from viewcache.catalog import Catalog
 from viewcache.catalog.files import CatalogFiles
+from viewcache.errors import Full
 
 
 def test_verify_checks_every_object(made: Site) -> None:
@@ -80,6 +82,19 @@ def test_doctor_without_a_cache(site: Site) -> None:
     assert re.search(r"warn +catalog: none .*viewcache run", text)
     site.config.unlink()
     assert "warn  cache: no configuration" in site.run("doctor")
+
+
+def test_doctor_says_once_what_several_checks_fail_of(made: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a full disk, on which no copy of the catalog can be made: one line names the checks and the reason."""
+
+    def full(*_: object, **__: object) -> NoReturn:
+        raise Full("no room for a copy")
+
+    monkeypatch.setattr("viewcache.api.upkeep.doctor_cache.ask_all", full)
+    monkeypatch.setattr("viewcache.api.upkeep.doctor_cache.ask", full)
+    text = made.run("doctor", code=1)
+    assert text.count("could not be checked (Full: no room for a copy)") == 1
+    assert re.search(r"fail +objects, bucket, disk, errors: could not be checked", text)
 
 
 def test_doctor_finds_what_is_wrong(made: Site) -> None:
