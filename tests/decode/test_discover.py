@@ -164,9 +164,9 @@ def test_refusals_say_what_to_check(monkeypatch: pytest.MonkeyPatch, failed: Exc
 
     for name in ("isfile", "find", "info", "_open"):
         monkeypatch.setattr(MemoryFileSystem, name, refuse)
-    for look in (lambda: discover("memory://data"), lambda: discover("memory://data/list.txt")):
+    for place in ("memory://data", "memory://data/list.txt"):
         with pytest.raises(DatasetNotFound, match=CURE):
-            look()
+            discover(place)
     with pytest.raises(DatasetNotFound, match=rf"labels memory://data/t.csv cannot be read .*; {CURE}"):
         read_table("memory://data/t.csv")
 

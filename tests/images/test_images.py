@@ -234,7 +234,7 @@ def test_where_leaves_out_images_without_one_of_several_labels(tmp_path: Path, i
     """An image that no row names, and one with an empty cell, have no label, as with one label an image."""
     table = tmp_path / "labels.csv"
     table.write_text("image,label\ncats/a.png,small;cat\ncats/b.jpg,\ndogs/c.jpg,dog\n")
-    given = {"labels": str(table), "label_separator": ";", "where": "label is not null"}
+    given: dict[str, Any] = {"labels": str(table), "label_separator": ";", "where": "label is not null"}
     with viewcache.open(config(tmp_path / "s", images, **given)) as cache:
         batches = read(cache, epochs=1).values()
         assert sorted(row for batch in batches for row in batch["label"].tolist()) == [[0, 1, 0], [1, 0, 1]]
