@@ -201,7 +201,7 @@ def test_what_is_predicted_is_made(site: Site, of: Callable[..., None], monkeypa
 
 
 def test_the_bar_ends_at_its_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where less is made than was predicted."""
+    """Also where less is made than was predicted, which is told."""
     step = AheadOfTime.step
 
     def hoping(ahead: AheadOfTime) -> tuple[bool, Making]:
@@ -212,6 +212,7 @@ def test_the_bar_ends_at_its_end(site: Site, monkeypatch: pytest.MonkeyPatch) ->
     site.edit("workers: 1", "workers: 1\n  service: off")
     out = site.run("run")
     assert re.search(r"objects made +100 +12 +0.12x", out)
+    assert "88 objects less than predicted: they have no room, or " in out
     assert "making objects: 12/12" in site.words
 
 
