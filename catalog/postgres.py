@@ -9,9 +9,9 @@ import contextlib
 import io
 import threading
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,8 @@ _TYPES = {
     "boolean": "boolean",
     "integer[]": "integer[]",
 }
+T = TypeVar("T")
+
 _RECONNECT_S = 10.0
 """How long a lost server is waited for, seconds."""
 
@@ -86,27 +88,14 @@ class PostgresEngine(Engine):
         self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None
     ) -> pa.Table:
         """See ``Engine.query``; waits a little for a server that restarts, which has dropped all connections."""
-        until = time.monotonic() + _RECONNECT_S
-        while True:
-            with self._lock:
-                connection = self._idle.pop() if self._idle else None
-            try:
-                connection = connection or self._connect()
-                with self._translated(), connection.transaction():
-                    result = _PostgresSession(self, connection).run(name, parameters, given)
-            except BaseException as error:
-                if connection is not None:
-                    gone = connection.closed or connection.broken
-                    connection.close()
-                else:
-                    gone = isinstance(error, errors.CatalogBusy)
-                if not gone or time.monotonic() > until:
-                    raise
-                time.sleep(0.05)
-                continue
-            with self._lock:
-                self._idle.append(connection)
-            return result
+
+        def run(connection: "psycopg.Connection[Any]") -> pa.Table:
+            with self._translated(), connection.transaction():
+                return _PostgresSession(self, connection).run(name, parameters, given)
+
+        result, connection = self._connected(run)
+        self._had(connection)
+        return result
 
     def query_packed(self, name: str, parameters: Mapping[str, object], plain: Container[str]) -> pa.Table:
         """See ``Engine.query_packed``; the driver has all rows at once."""
@@ -120,25 +109,49 @@ class PostgresEngine(Engine):
         parameters: Mapping[str, object] | None = None,
         given: pa.Table | None = None,
     ) -> Iterator[Iterator[pa.Table]]:
-        """See ``Engine.stream_ordered``; the rows in between do not leave the server."""
-        with self._reading() as connection:
-            _PostgresSession(self, connection).fill(statement, load(source, "postgresql"), parameters, given)
-            with connection.cursor(name="stream_ordered", binary=True) as cursor:
-                cursor.execute(statement.text.encode())
-                yield _batches(cursor, statement)
+        """See ``Engine.stream_ordered``; the rows in between do not leave the server, which is waited for as above."""
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator["psycopg.Connection[Any]"]:
-        """A connection that nobody else uses, in a transaction; an error in the block closes it."""
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or self._connect()
+        def begin(connection: "psycopg.Connection[Any]") -> "tuple[contextlib.ExitStack, psycopg.ServerCursor[Any]]":
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(self._translated())
+                stack.enter_context(connection.transaction())
+                _PostgresSession(self, connection).fill(statement, load(source, "postgresql"), parameters, given)
+                cursor = stack.enter_context(connection.cursor(name="stream_ordered", binary=True))
+                cursor.execute(statement.text.encode())
+                return stack.pop_all(), cursor
+
+        (begun, cursor), connection = self._connected(begin)
         try:
-            with self._translated(), connection.transaction():
-                yield connection
+            with begun:
+                yield _batches(cursor, statement)
         except BaseException:
             connection.close()
             raise
+        self._had(connection)
+
+    def _connected(self, use: "Callable[[psycopg.Connection[Any]], T]") -> "tuple[T, psycopg.Connection[Any]]":
+        """What ``use`` gives of a connection that nobody else uses, and the connection; `_had` takes that back.
+
+        Waits a little for a server that restarts, which has dropped all connections: another one is used then.
+        """
+        until = time.monotonic() + _RECONNECT_S
+        while True:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            try:
+                connection = connection or self._connect()
+                return use(connection), connection
+            except BaseException as error:
+                if connection is not None:
+                    gone = connection.closed or connection.broken
+                    connection.close()
+                else:
+                    gone = isinstance(error, errors.CatalogBusy)
+                if not gone or time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
+    def _had(self, connection: "psycopg.Connection[Any]") -> None:
         with self._lock:
             self._idle.append(connection)
 
