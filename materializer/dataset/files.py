@@ -4,8 +4,10 @@ Several tasks draw from them. Packet indexes stay where they lie until a video i
 """
 
 import threading
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from copy import copy
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +29,7 @@ from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.media.facts import FrameTimes, ManyClaims, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
-from viewcache.materializer.media.planes import frame_bytes
+from viewcache.materializer.media.planes import native_bytes
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.randomness import Words, address_word
@@ -85,7 +87,7 @@ class Files:
         self.missing = missing
         """URIs of files that went away: no order that is drawn from now on has them."""
         self.changes = changes
-        """What happened to files since the dataset was listed last, before it was for this."""
+        """What happened to files since the dataset was listed before."""
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
@@ -149,7 +151,7 @@ class Files:
         sizes = []
         for code, at in zip(*np.divmod(kinds, max(1, len(shapes))), strict=True):
             height, width = divmod(int(shapes[at]), 1 << 32)
-            sizes.append(_native_bytes(self._pix_fmts.values[int(code)] or "", width, height))
+            sizes.append(native_bytes(self._pix_fmts.values[int(code)] or "", width, height))
         return np.array(sizes, np.int64)[kind.reshape(-1)]
 
     def words(self, rows: NDArray[np.int64]) -> Words:
@@ -263,11 +265,7 @@ class Files:
             return None
 
     def index(self, row: int) -> MediaIndex:
-        """What planning knows of a video: its index, or a sketch by its header.
-
-        Raises:
-            BadVideo: nothing is known of its frames.
-        """
+        """What planning knows of a video: its index, or a sketch by its header; raises BadVideo where it is nothing."""
         return self._remembered(row, int(self._index_at[row]), int(self.frames[row]))
 
     def _index(self, row: int, *_: int) -> MediaIndex:
@@ -376,7 +374,7 @@ class Files:
                 self.height[row], self.width[row] = facts.shown_size
                 self._coded[row] = facts.height, facts.width
                 self._pix_fmts[row] = facts.pix_fmt
-                self.native_bytes[row] = _native_bytes(facts.pix_fmt, facts.width, facts.height)
+                self.native_bytes[row] = native_bytes(facts.pix_fmt, facts.width, facts.height)
                 self.keyframes[row] = max(1, facts.keyframes)
                 self._codecs[row] = facts.codec
                 for name, values in self._measures.items():
@@ -388,6 +386,21 @@ class Files:
                 for name, value in zip(_TIMES, spaced, strict=True):
                     self._times[name][row] = value
                 self._set_pace(row)
+
+    def as_now(self, row: int) -> Callable[[], None]:
+        """Takes back what is learned of a file from now on."""
+        columns: list[Any] = [self.unread, self._index_at, self.whole, self.frames, self.height, self.width]
+        columns += [self._coded, self._pix_fmts, self.native_bytes, self.keyframes, self._codecs, self.pace, self.last]
+        columns += [*self._measures.values(), *self._times.values()]
+        before, error = [copy(column[row]) for column in columns], self.error(row)
+
+        def back() -> None:
+            with self._lock:
+                self._errors[row] = error
+                for column, value in zip(columns, before, strict=True):
+                    column[row] = value
+
+        return back
 
     def remember_faults(self, before: "Files") -> None:
         """Videos that turned out bad stay so, also where only this process knows it."""
@@ -421,12 +434,6 @@ class Files:
 def _even_times(first: int, step: int, numerator: int, denominator: int) -> FrameTimes | None:
     """When frames are shown, where that is known of a video without its packets."""
     return FrameTimes(first, step, numerator, denominator) if step >= 0 and denominator > 0 else None
-
-
-@lru_cache(maxsize=1024)  # headers are read by the thousand, and most tell of the same size
-def _native_bytes(pix_fmt: str, width: int, height: int) -> int:
-    size = frame_bytes(pix_fmt, width, height)
-    return -1 if size is None else size
 
 
 _MEASURES = ("fps", "duration_s")

@@ -1,6 +1,8 @@
 """How large the planes of a decoded frame are, for the pixel formats that are kept as planes."""
 
-__all__ = ["frame_bytes", "plane_shapes"]
+from functools import lru_cache
+
+__all__ = ["frame_bytes", "native_bytes", "plane_shapes"]
 
 
 def plane_shapes(pix_fmt: str, width: int, height: int) -> tuple[tuple[int, int], ...] | None:
@@ -37,3 +39,10 @@ def frame_bytes(pix_fmt: str, width: int, height: int) -> int | None:
     """Bytes of all planes of a frame, without padding; None for formats that are not kept as planes."""
     shapes = plane_shapes(pix_fmt, width, height)
     return None if shapes is None else sum(rows * row for rows, row in shapes)
+
+
+@lru_cache(maxsize=1024)  # headers are read by the thousand, and most tell of the same size
+def native_bytes(pix_fmt: str, width: int, height: int) -> int:
+    """The same; -1 for formats that are not kept as planes."""
+    size = frame_bytes(pix_fmt, width, height)
+    return -1 if size is None else size

@@ -100,6 +100,10 @@ class Learning:
         """Go by what was found of the file with this content key.
 
         Nothing is recorded of a file that could not be reached, or is another one by now: the next opening looks.
+
+        Raises:
+            ViewcacheError: its header lied, and the catalog cannot take its clips as they are planned now. Then it is
+                not learned, and whoever decodes it again finds the same.
         """
         tasks = [task for task in self._tasks() if key in task.dataset.files.row_of_key]
         if not tasks or not found.lasting:
@@ -116,15 +120,23 @@ class Learning:
         except ViewcacheError as error:  # a full disk, say: the video is looked at again when it is decoded again
             _log.warning("what was found of %s is not kept: %s", files.uris[row], error, extra={"action": "not_kept"})
         wrong = "" if found.facts is None else claims.contradicted(found.facts)
-        for each in {id(task.dataset.files): task.dataset.files for task in tasks}.values():
+        theirs = {id(task.dataset.files): task.dataset.files for task in tasks}.values()
+        takes_back = [each.as_now(each.row_of_key[key]) for each in theirs]
+        for each in theirs:
             each.learn(each.row_of_key[key], found, index_at)
-        if wrong and not found.error:
-            self._tell(tasks, f"{files.uris[row]}: {wrong}")
+        if not wrong or found.error:
+            return
+        try:
             for task in tasks:
                 if why := task.correct(int(files.ids[row])):
                     # Its clips would not go with the others: until the next opening it is a bad video to this run.
                     bad, mine = replace(found, error=f"{files.uris[row]}: {why}"), task.dataset.files
                     mine.learn(mine.row_of_key[key], bad, index_at)
+        except BaseException:  # a full disk, say
+            for take_back in takes_back:  # what goes by the index alone would make clips that it gives otherwise
+                take_back()
+            raise
+        self._tell(tasks, f"{files.uris[row]}: {wrong}")
 
     def _tell(self, tasks: Sequence[Task], what: str) -> None:
         _log.warning("%s", what, extra={"action": "header_differs"})

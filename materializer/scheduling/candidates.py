@@ -75,6 +75,8 @@ class Candidates:
         """Why the policy gave no answer to it."""
         self._awaited = self._telling = False
         """Somebody has gone away without an answer; he is being told of it."""
+        self._owed: ViewcacheError | None = None
+        """What he is to hear: an answer that failed may have taken long, and on his next occasion it would again."""
         self._is_slow = False
         """Asking took long the last time."""
         self._thread: threading.Thread | None = None
@@ -111,9 +113,12 @@ class Candidates:
             can_wait: whether it may take longer, where the last answer was in vain.
 
         Raises:
-            ViewcacheError: the policy could not be asked.
+            ViewcacheError: the policy could not be asked; on this occasion, or for who went away without an answer.
         """
         with self._changed:
+            owed, self._owed = self._owed, None
+            if owed is not None and self._clock() - self._asked_at <= FRESH_S:
+                raise owed
             rests = can_wait and self._clock() < self._rests_until
             patience = 0.0 if self._is_slow or rests else SLOW_S
             while not self._is_answered(need, occasion):
@@ -240,6 +245,7 @@ class Candidates:
                 self._ready, self._bytes = list(enumerate(found)), sum(copy.bytes for copy in found)
                 self._taken.clear()
                 self._answered, self._error = (need, occasion), error
+                self._owed = error if self._awaited else None
                 self._asked_at, self._asking, self._is_begun = self._clock(), False, False
                 self._took_s = self._asked_at - begun
                 # Once was chance, a busy machine for example: who needs room asks again, which is more exact.

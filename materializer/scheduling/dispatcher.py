@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from viewcache.errors import BadVideo, Closed, Full, WorkerDied
+from viewcache.errors import BadVideo, Closed, Full, ViewcacheError, WorkerDied
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.scheduling.bad_rows import UNDECIDED_S, BadClip, BadRows, Undecided
 from viewcache.materializer.scheduling.chooser import Chooser, DispatcherSettings
@@ -260,8 +260,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
                     self._handle(event)
                 self._bad.ask_again()
                 self.passing.rest()
-        except BaseException as error:
-            # Whatever it is, readers must not wait for ever.
+        except BaseException as error:  # whatever it is, readers must not wait for ever
             _log.exception("the dispatcher stopped", extra={"action": "dispatcher_stopped"})
             self._board.stop(error)
 
@@ -292,8 +291,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         return self.pool.has_room(self._preemptible)
 
     def _before_start(self) -> int:
-        self._moves_before = self._moves
-        self.undecided = False
+        self._moves_before, self.undecided = self._moves, False
         self._held_before = bool(self._ledger.held), self._ledger.holds
         return self._moves_before
 
@@ -309,6 +307,9 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         alone = is_still and self._moves == self._moves_before and not self._running and not self.undecided
         if alone and self._board.is_oldest(choice.work, choice.rows):
             self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
+
+    def _refuse(self, choice: NextJob[str], error: ViewcacheError) -> None:
+        self._board.fail(choice.work, choice.rows, error)
 
     def _allowance(self, choice: NextJob[str]) -> int:
         return self.chooser.allowance(sum(map(choice.work.held, choice.objects)), demanded=choice.demanded)
@@ -335,21 +336,20 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         running = self._running[number]
         try:
             self.pool.submit(running.job, self._preemptible)
-        except Full as error:
-            self._not_begun(running, error)
+        except Full as error:  # jobs that are on go on
+            self._in_vain(running, error, "worker_not_started", tells=len(self._running) == 1)
             return False
         self._board.eased()
         return True
 
-    def _not_begun(self, running: Running, error: Full) -> None:
-        """No worker could be started: jobs that are on go on; if there are none, readers are told and may ask again."""
-        _log.warning("%s", error, extra={"action": "worker_not_started"})
+    def _in_vain(self, running: Running, error: ViewcacheError, action: str, *, tells: bool = True) -> None:
+        """A job ends with nothing done: its readers are told, if it ``tells``, and may ask again."""
+        _log.warning("%s", error, extra={"action": action})
         running.release(self._ledger)
         self._end(running, full=True)
         self.tally.failure = str(error)
-        if not self._running:
-            for work, rows in running.left():
-                self._board.fail(work, rows, error)
+        for work, rows in running.left() if tells else ():
+            self._board.fail(work, rows, error)
 
     # What workers say ----------------------------------------------------------------------------------------------
 
@@ -386,8 +386,12 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._board.mark(work, rows, RowState.READY)
 
     def _ended(self, running: Running, report: Report) -> None:
-        for video, found in report.learned(running.job.video_key):
-            self._on_scanned(video, found)  # before its clips are planned or asked for again
+        try:
+            for video, found in report.learned(running.job.video_key):
+                self._on_scanned(video, found)  # before its clips are planned or asked for again
+        except ViewcacheError as unlearned:  # what it says of its clips rests on that
+            self._in_vain(running, unlearned, "not_learned")
+            return
         running.release(self._ledger)
         self.tally.ended(running, report, self._ledger)
         if not report.error:
@@ -400,7 +404,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._bad.add({key: self._take(running, key)}, why, failure, report.bad_parts.get(key))
         self._ledger.add_shortfalls(report.silenced, report.unpacked, report.untracked)
         if report.error_kind == BadVideo.kind:
-            self._bad.add(self._take_left(running), report.error)
+            self._bad.add({key: self._take(running, key) for key in list(running.wanted)}, report.error)
         elif report.error and running.passages:
             self.passing.failed(report.error)
         elif report.error:
@@ -416,10 +420,6 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         with self._board.changed:  # readers that find damage look through `wanted`
             self._board.objects.making.pop(key, None)
             return running.take(key)
-
-    def _take_left(self, running: Running) -> dict[str, list[Wanted[str]]]:
-        """The same of all that is still to be made."""
-        return {key: self._take(running, key) for key in list(running.wanted)}
 
     def _died(self, running: Running, event: Event) -> None:
         self._salvage(running)

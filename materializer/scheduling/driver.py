@@ -3,12 +3,14 @@
 What differs between the two (workers, room, time) is what a driver says; the order of decisions is written here once.
 """
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
+from viewcache.errors import ViewcacheError
 from viewcache.materializer.scheduling.rules import (
     Candidate,
     Need,
@@ -22,6 +24,8 @@ from viewcache.materializer.scheduling.rules import (
 from viewcache.materializer.scheduling.work import Key, RowState
 
 __all__ = ["Driver"]
+
+_log = logging.getLogger("viewcache.dispatcher")
 
 Promise = TypeVar("Promise")
 Promised = TypeVar("Promised", covariant=True)
@@ -68,6 +72,8 @@ class Driver(ABC, Generic[Key, Promise]):
     """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
     undecided = False
     """A policy was asked for the job that is being chosen, and has yet to answer: there may be more room soon."""
+    failure: ViewcacheError | None = None
+    """Why the job that is being chosen cannot be begun just now: a catalog that does not answer, say."""
 
     def leave_to_readers(self, demand_reserve: int) -> None:
         """Let look-ahead leave so many bytes of the budget free: a task with larger batches has joined."""
@@ -92,6 +98,9 @@ class Driver(ABC, Generic[Key, Promise]):
                 if not self._submit(number):
                     return False
                 continue
+            if choice.demanded and self.failure is not None:
+                self._refuse(choice, self.failure)
+                continue
             if choice.demanded:
                 self._lacks_room(choice)
                 return True
@@ -114,6 +123,7 @@ class Driver(ABC, Generic[Key, Promise]):
 
     def _start(self, choice: NextJob[Key]) -> int | None:
         """Choose what a job makes beside the rows, make room for it and describe it; None if there is no room."""
+        self.failure = None
         memory = self._allowance(choice)
         if not memory:
             return None
@@ -121,8 +131,12 @@ class Driver(ABC, Generic[Key, Promise]):
             candidates, passing = self.passing.of_job(choice, worth_making(self.state, choice), memory)
             need = need_of(self.state, choice, candidates, memory, self.demand_reserve, passing.keys())
         taken: dict[Key, Promise] = {}
+        number: int | None = None
         try:
             number, taken = self._begin(choice, candidates, need, passing, memory)
+        except ViewcacheError as error:
+            _log.warning("a job is not begun for now: %s", error, extra={"action": "job_not_begun"})
+            self.failure = error
         finally:
             self.passing.unused({key: place for key, place in passing.items() if key not in taken})
         return number
@@ -139,14 +153,14 @@ class Driver(ABC, Generic[Key, Promise]):
         evicted = waits = False
         for size in need.sizes:
             if size and self.space.free_bytes < size + need.keep_free:
-                self._make_room(size + need.keep_free, need.before_s, choice)
+                self._try_room(size + need.keep_free, need.before_s, choice)
                 evicted = True
             waits = self.undecided and not choice.demanded and size > 0
             if not size or self.space.free_bytes >= size + need.keep_free or waits:
                 break  # less would be made for readers only: one decode for all of it is worth waiting for an answer
         wanted_free = size + need.keep_free + need.beside
         if need.beside and size + need.keep_free <= self.space.free_bytes < wanted_free:
-            self._make_room(wanted_free, math.inf, choice)
+            self._try_room(wanted_free, math.inf, choice)
         with self.lock:
             room = self.space.free_bytes - need.keep_free
             if room < size:
@@ -158,13 +172,19 @@ class Driver(ABC, Generic[Key, Promise]):
             wanted, promises = fits(self.state, candidates, self.space.reserve, max(0, room), memory, passing)
             if not wanted:
                 return None, {}
+            number = self._describe(choice, wanted, promises)  # first: of what cannot be described nothing is noted
             for same in wanted.values():
                 for work, row in same:
                     work.set_state(row, RowState.MAKING)
-            number = self._describe(choice, wanted, promises)
             self.state.jobs[number] = wanted
             self.state.objects.making.update(dict.fromkeys(wanted, number))
         return number, promises
+
+    def _try_room(self, need: int, before_s: float | None, choice: NextJob[Key]) -> None:
+        try:
+            self._make_room(need, before_s, choice)
+        except ViewcacheError as error:  # a job that makes less may need no room
+            self.failure = error
 
     def _put_back(self, number: int) -> None:
         """What a job was to make and has not made is planned again; the lock is held."""
@@ -192,13 +212,21 @@ class Driver(ABC, Generic[Key, Promise]):
 
     @abstractmethod
     def _make_room(self, need: int, before_s: float | None, choice: NextJob[Key]) -> None:
-        """Evict what may leave for the choice (see `Need`) so that ``need`` bytes are free, as far as that goes."""
+        """Evict what may leave for the choice (see `Need`) so that ``need`` bytes are free, as far as that goes.
+
+        Raises:
+            ViewcacheError: it cannot be found out what may leave.
+        """
 
     @abstractmethod
     def _describe(
         self, choice: NextJob[Key], wanted: dict[Key, list[Wanted[Key]]], promises: dict[Key, Promise]
     ) -> int:
-        """Describe the job for `_submit` and return its number; the lock is held."""
+        """Describe the job for `_submit` and return its number; the lock is held.
+
+        Raises:
+            ViewcacheError: what it takes cannot be found out; nothing was promised to it then.
+        """
 
     @abstractmethod
     def _submit(self, number: int) -> bool:
@@ -207,6 +235,10 @@ class Driver(ABC, Generic[Key, Promise]):
     @abstractmethod
     def _lacks_room(self, choice: NextJob[Key]) -> None:
         """There is no room for what a reader waits for; it fails if there never will be."""
+
+    def _refuse(self, choice: NextJob[Key], error: ViewcacheError) -> None:
+        """What a reader waits for cannot be begun just now: the reader is told, and waits for it no more."""
+        raise error
 
     def _before_start(self) -> int:
         """A number that tells whether a reader has asked or moved on since; what is held may be noted."""

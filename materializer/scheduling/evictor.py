@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from viewcache.errors import ChunkDamaged
+from viewcache.errors import ChunkDamaged, ViewcacheError
 from viewcache.materializer.scheduling.candidates import Candidates
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.rules import evictable, eviction_bytes, protected_keys
@@ -80,8 +80,12 @@ class Evictor:
 
         Returns:
             Whether the policy has yet to answer: then there may be room soon, and ``answered`` is called.
+
+        Raises:
+            ViewcacheError: the policy could not be asked; what it named before has left.
         """
         tier, later = self._tiers.local, False
+        failure: ViewcacheError | None = None
         stays: list[Copy] = []
 
         def may_leave(copy: Copy) -> bool:
@@ -90,7 +94,7 @@ class Evictor:
             return before_s is None or evictable(self.next_due_in_s(copy.key), before_s)
 
         def forget() -> list[Copy]:
-            nonlocal later
+            nonlocal later, failure
             share = eviction_bytes(need, tier.free_bytes, tier.budget_bytes)
             lacking = max(need - tier.free_bytes, 1)  # whoever asks has found no room
             spared = self._ledger.spared(LOCAL, self.protected())
@@ -100,22 +104,28 @@ class Evictor:
             # As many as if the policy had been asked now are looked at, but no more leave than are needed soon.
             while found < lacking and seen < share and not asked:
                 some = self._candidates.take(READY_BYTES, spared, READY_COPIES, occasion)
-                if not some and occasion is None:
-                    asked, some = True, self._candidates.ask(share)
-                elif not some:
-                    answer = self._candidates.answer(share, spared, occasion, can_wait=before_s == math.inf)
-                    later, asked, some = answer is None, not answer, answer or []
+                try:
+                    if not some and occasion is None:
+                        asked, some = True, self._candidates.ask(share)
+                    elif not some:
+                        answer = self._candidates.answer(share, spared, occasion, can_wait=before_s == math.inf)
+                        later, asked, some = answer is None, not answer, answer or []
+                except ViewcacheError as error:  # what the ledger has forgotten by then must be deleted first
+                    failure = error
+                    break
                 mine = [copy for copy in some if may_leave(copy)]
                 gone += (left := self._ledger.leave(mine))  # before the policy is asked for others
                 found, seen = found + _bytes(left), seen + _bytes(some)
                 keys = {copy.key for copy in mine}
                 stays.extend(copy for copy in some if copy.key not in keys)
             self._candidates.put_back(stays)
-            if before_s == math.inf and not (gone or later):
+            if before_s == math.inf and not (gone or later or failure):
                 self._candidates.in_vain()
             return gone
 
         self._leave(need, forget)
+        if failure is not None:
+            raise failure
         return later
 
     def reconsider(self) -> None:

@@ -268,7 +268,8 @@ def begin(
 ) -> Running:
     """A job, see `describe`, with what was promised to its objects and the holds on what it starts from.
 
-    ``near_of`` tells the copy of a video's file, by the video's content key.
+    ``near_of`` tells the copy of a video's file, by the video's content key. Where the job cannot be described, rooms
+    are given back; places in memory are the caller's.
     """
     intermediates, held = hold_intermediates(ledger, map(makeable, wanted.values()))
     places = {key: each for key, each in promises.items() if isinstance(each, Passage)}
@@ -277,11 +278,17 @@ def begin(
     def unless_passing(recipe: Recipe, video: str) -> Recipe:
         return replace(recipe, codec=RAW) if recipe.key in places else packing(recipe, video)  # it lies so shortly
 
-    job = describe(number, wanted, target_of(places), unless_passing, intermediates, urgent, trial=trial)
-    if kept := near_of(job.video_key):
-        for copy in ledger.hold([kept.key], LOCAL) or ():
-            job = replace(job, near=Near(kept.key, kept.stamp, copy.stored))
-            held.append(copy)
+    try:
+        job = describe(number, wanted, target_of(places), unless_passing, intermediates, urgent, trial=trial)
+        if kept := near_of(job.video_key):
+            for copy in ledger.hold([kept.key], LOCAL) or ():
+                job = replace(job, near=Near(kept.key, kept.stamp, copy.stored))
+                held.append(copy)
+    except BaseException:  # the packet index of the video cannot be read in the catalog, say
+        ledger.release(held)
+        for room in rooms.values():
+            room.release()
+        raise
     return Running(job, wanted, rooms, held, places)
 
 
