@@ -4,7 +4,6 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from viewcache.api.config.load import Config, ConfigSource, load_more
 from viewcache.api.session.admitting import check_same
@@ -14,8 +13,8 @@ from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
-from viewcache.catalog.records import EventRow, ProgressRow
-from viewcache.errors import BadVideo, BudgetTooSmall, Closed, ViewcacheError, ViewNotFound
+from viewcache.catalog.records import ProgressRow
+from viewcache.errors import BudgetTooSmall, ViewNotFound
 from viewcache.materializer.choices import Durability
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
@@ -23,7 +22,7 @@ from viewcache.materializer.dataset.listing import Progress, files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.op_workers.crews import end_idle_op_workers
-from viewcache.materializer.reading.frames import SingleWork
+from viewcache.materializer.reading.deciding import Deciding
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.reading.reader import Reader
@@ -32,8 +31,6 @@ from viewcache.materializer.retention.keeper import Keeper
 from viewcache.materializer.scheduling.bad_rows import Undecided
 from viewcache.materializer.scheduling.chooser import DispatcherSettings
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
-from viewcache.materializer.scheduling.generation import AudioSchedule
-from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 from viewcache.materializer.scheduling.migration import Mover, Watermarks
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.trim import Trim
@@ -41,7 +38,6 @@ from viewcache.materializer.spec import DatasetSpec, TaskSpec
 from viewcache.materializer.storage.recover import Recovered, bind_store
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
-from viewcache.materializer.tasks.missing import has_gone
 from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
 from viewcache.materializer.tasks.scanned_files import keeps_scanned
 from viewcache.materializer.tasks.task import Task
@@ -151,6 +147,7 @@ class Owner:
         self.mover: Mover | None = None
         """Moves objects between tiers; there with the dispatcher."""
         self._learning = Learning(catalog, lambda: self.opened)
+        self._deciding = Deciding(catalog, lambda: self.opened)
         self._codecs = storage.codecs(catalog, self.keeper.prices)
         self._lock = lock
         self._gate = gate
@@ -365,7 +362,7 @@ class Owner:
                 known = self.keeper.cost, self.keeper.files.near_of, self.keeper.densities.note
                 settings = DispatcherSettings(target, self._codecs, most, reserve, cache.memory_bytes, *known)
                 watermarks = Watermarks.of(cache)
-                moves, on_bad, found = self._moves, self._on_bad, self._on_scanned
+                moves, on_bad, found = self._moves, self._deciding.on_bad, self._on_scanned
                 dispatcher = Dispatcher(self.ledger, self.tiers, pool, settings, on_bad, found, self.observer, moves)
                 over = (lambda: self.look_ahead.going(self.opened)), moves.has_turned, self.keeper.lying.may_last
                 trim = Trim(self.ledger, dispatcher.evictor, self.catalog, *over, self.keeper.expected)
@@ -386,22 +383,6 @@ class Owner:
     def _reserve(self) -> int:
         known = self._batch_bytes  # of a task that is just joining nothing is known yet
         return max((task.demand_reserve(known.get(task.spec.name, 0)) for task in self.opened), default=0)
-
-    def _on_bad(self, work: Any, rows: list[int], why: str) -> ViewcacheError | None:
-        if isinstance(work, SingleWork | IntermediateWork):
-            # A frame that was asked for by name has no substitute, and nobody waits for intermediates.
-            return BadVideo(f"{why}; the frame cannot be made")
-        if isinstance(work, AudioSchedule):
-            work = work.clips
-        rows = sorted({work.clip_of(row) for row in rows})  # another video gives the clip and its audio
-        task = next((task for task in self.opened if task.task_id == work.task_id), None)
-        if task is None:
-            return Closed(f"the task was left while {why}")
-        if task.is_planning():
-            raise Undecided
-        told = f"missing_video: {why}" if has_gone(task.dataset, work.video_id(rows[0])) else why
-        self.catalog.add_events([EventRow("error", work.task_id, count=len(rows), detail=told)])
-        return task.substitute(work, rows, why)
 
     def _on_scanned(self, key: str, found: Scanned) -> None:
         if self._learning.is_planning(key, found):

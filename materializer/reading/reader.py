@@ -26,6 +26,7 @@ from viewcache.materializer.scheduling.generation import PlannedClips
 from viewcache.materializer.scheduling.seats import Seat, SeatKey
 from viewcache.materializer.scheduling.work import READ_TRIES
 from viewcache.materializer.storage.tiers import Slots, Tiers, load_samples
+from viewcache.materializer.tasks.missing import has_gone
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 from viewcache.materializer.telemetry.stalls import NOTICED_S, Reading
@@ -347,7 +348,8 @@ class Reader:
             (row, why) for row in rows if (why := self._learning.look(self.task.dataset, active.video_id(row)))
         ]:
             for row, why in bad:
-                error = self.task.substitute(active, [row], why)
+                gone = has_gone(self.task.dataset, active.video_id(row))
+                error = self.task.substitute(active, [row], why, gone=gone)
                 if error is not None:
                     raise error
 

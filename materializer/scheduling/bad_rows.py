@@ -1,7 +1,7 @@
 """Rows whose video cannot give them, until their task has decided what becomes of them.
 
-A task decides at once, unless one of its generations is being planned: the plan must know of every replacement, so the
-decision waits for it. The dispatcher does not, and serves everybody else meanwhile.
+A decision may take long: it is asked where the video lies whether its file has gone, and a plan that is being made must
+know of every replacement. The dispatcher does not wait for it, and serves everybody else meanwhile.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -22,7 +22,16 @@ UNDECIDED_S = 0.02
 
 
 class Undecided(Exception):
-    """It cannot be said yet; ask again."""
+    """It cannot be said yet; ask again.
+
+    Attributes:
+        then: is to be asked in place of who was asked, if it is given.
+    """
+
+    def __init__(self, then: BadClip | None = None) -> None:
+        """Keep who is to be asked."""
+        super().__init__()
+        self.then = then
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,8 @@ class _Case:
     failure: ViewcacheError | None
     others: tuple[int, ...] = ()
     """Rows of the same block whose pictures are not to blame, and wait for those that are."""
+    then: BadClip | None = None
+    """Who is asked by now, see `Undecided`."""
 
 
 class BadRows:
@@ -101,10 +112,13 @@ class BadRows:
             self._board.mark(case.work, list(case.others), RowState.PLANNED)
             return
         try:
-            error = self._on_bad_clip(case.work, rows, case.why)
-        except Undecided:
-            self._undecided.append(replace(case, keys={row: case.keys[row] for row in rows}))
+            error = (case.then or self._on_bad_clip)(case.work, rows, case.why)
+        except Undecided as undecided:
+            keys, then = {row: case.keys[row] for row in rows}, undecided.then or case.then
+            self._undecided.append(replace(case, keys=keys, then=then))
             return
+        except ViewcacheError as failed:  # a catalog that cannot write, say: whoever asks for them next tries again
+            error = failed
         rows += case.others
         self._board.mark(case.work, rows, RowState.PLANNED if error is None else RowState.FAILED)
         if error is not None:

@@ -20,7 +20,7 @@ from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.tasks.missing import has_gone, stored_of
+from viewcache.materializer.tasks.missing import stored_of
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
 
@@ -68,6 +68,7 @@ class Replacing:
         twins: Sequence[PlannedClips],
         guard: Callable[[], AbstractContextManager[object]],
         *,
+        gone: bool,
         by_video: bool,
     ) -> list[SubstitutionRow]:
         """A video cannot give these clips: replace them by the task's policy.
@@ -78,6 +79,7 @@ class Replacing:
             why: what is wrong with the video.
             twins: other plans in which the same clips may stand.
             guard: the lock under which a plan that is being worked on may be replaced.
+            gone: whether its file is there no more, see `has_gone`; that takes long to ask, and locks are held here.
             by_video: positions may still change.
 
         Returns:
@@ -87,17 +89,16 @@ class Replacing:
             BadVideo: the policy is ``raise``, or no other video can stand in.
         """
         dataset = self._dataset()
-        missing = has_gone(dataset, clips.video_id(rows[0]))
-        if dataset.spec.refuses(missing=missing) or len(dataset.base) < 2:
+        if dataset.spec.refuses(missing=gone) or len(dataset.base) < 2:
             cure = (
                 "restore the file, or set on_missing_video"
-                if missing
+                if gone
                 else f"repair or remove the file, or set on_bad_{dataset.spec.media}"
             )
-            if missing and dataset.spec.media == "video":
+            if gone and dataset.spec.media == "video":
                 why = f"{why}; {stored_of(self._catalog, clips.video_id(rows[0]))}"
             raise BadVideo(f"{why}; {cure}: replace")
-        if missing:
+        if gone:
             what = f"another {dataset.spec.media} stands in: {why}"
             _log.warning("task %r: %s", self._spec.name, what, extra={"action": "missing_videos"})
         plan, records, chosen = clips.plan, [], []

@@ -403,13 +403,15 @@ class Task:
         """The packet index of a row of the plan's videos."""
         return lambda row: self.dataset.index(int(plan.videos.ids[row]))
 
-    def substitute(self, clips: PlannedClips, rows: list[int], why: str) -> ViewcacheError | None:
-        """A video cannot give these clips: replace them by the task's policy, or say the error for the reader."""
+    def substitute(
+        self, clips: PlannedClips, rows: list[int], why: str, *, gone: bool = False
+    ) -> ViewcacheError | None:
+        """A video cannot give these clips (it may be `gone`): replace them by the policy, or say the reader's error."""
         with self._planning, self._order_lock(), self.early.lock:
             twins = [each for each in (*self._generations.values(), *self.early.live()) if each is not clips]
-            together = self._settings.together
             try:
-                chosen = self._replacing.substitute(clips, rows, why, twins, self._guard, by_video=together)
+                how = clips, rows, why, twins, self._guard
+                chosen = self._replacing.substitute(*how, gone=gone, by_video=self._settings.together)
             except ViewcacheError as error:
                 return error
             self.early.note(chosen)
