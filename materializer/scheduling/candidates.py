@@ -21,6 +21,8 @@ SLOW_S = 0.25
 """A policy that takes longer to ask is asked ahead, and is not waited for longer than that."""
 FRESH_S = 10.0
 """Older candidates are still good, but others are asked for: reads and drawn orders have moved on."""
+OWED_S = 60.0
+"""An older failure is not told any more: whoever it was for has gone."""
 REST, LONGEST_REST_S = 20, 5.0
 """After an answer of which nothing could leave, who can wait has the policy asked again when so many times as long has
 gone by as that took, and at most so many seconds: each reader that moves on is an occasion, and asking a small catalog
@@ -117,7 +119,7 @@ class Candidates:
         """
         with self._changed:
             owed, self._owed = self._owed, None
-            if owed is not None and self._clock() - self._asked_at <= FRESH_S:
+            if owed is not None and self._clock() - self._asked_at <= OWED_S:
                 raise owed
             rests = can_wait and self._clock() < self._rests_until
             patience = 0.0 if self._is_slow or rests else SLOW_S

@@ -203,6 +203,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         if self._thread is not None:
             self._thread.join()
         self.evictor.close()
+        self.passing.close()
         clean = self.pool.close()
         for running in list(self._running.values()):
             self._salvage(running)
@@ -443,8 +444,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         """What was not made is planned again; after an error look-ahead waits for a reader to move on."""
         with self._board.changed:
             self._put_back(running.job.number)
-            # In one step, or `wait_idle` would see no job and a finding of no room from before this one ended.
             self._running.pop(running.job.number, None)
-            self._moves += 1
+            self._moves += 1  # in one step, or `wait_idle` would see no job and a finding of no room from before
             self.full = full
             self._board.changed.notify_all()

@@ -1,6 +1,7 @@
 """Clips that pass through memory: places for them before they are made, and back again when they were read (0045)."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,8 @@ _log = logging.getLogger("viewcache.passing")
 AGAIN_S = 5.0
 """How often the measured costs are asked for at most."""
 
+PATIENCE_S = 0.25
+"""How long they are waited for, which else takes milliseconds; later they count from the next job on."""
 
 OFF_S = 60.0
 """How long all clips are stored after a job failed that was to let some pass."""
@@ -65,6 +68,8 @@ class Passing:
         self._works = works
         self._costs = cost
         self._cost, self._asked = CostModel(), -AGAIN_S
+        self._learning: threading.Thread | None = None
+        """Asks for them."""
         self._off_until = 0.0
         """Monotonic seconds."""
         self._had: dict[str, Copy] = {}
@@ -164,15 +169,30 @@ class Passing:
         return place
 
     def learn(self) -> None:
-        """Ask for what work costs, now and then."""
+        """Ask for what work costs, now and then; a catalog that does not answer is not waited for."""
         now = time.monotonic()
-        if self._memory is None or now - self._asked < AGAIN_S:
+        if self._memory is None or now - self._asked < AGAIN_S or (self._learning and self._learning.is_alive()):
             return
         self._asked = now
+        asking = threading.Thread(target=self._learn, name="viewcache-costs", daemon=True)
+        try:
+            asking.start()
+        except RuntimeError as error:  # the process has as many threads as it may
+            _log.info("clips are handled by the costs of before: %s", error, extra={"action": "passing_costs"})
+            return
+        self._learning = asking
+        asking.join(PATIENCE_S)
+
+    def _learn(self) -> None:
         try:
             self._cost = self._costs()
         except ViewcacheError as error:  # the catalog is being opened again, say
             _log.info("clips are handled by the costs of before: %s", error, extra={"action": "passing_costs"})
+
+    def close(self) -> None:
+        """Ask for no costs any more."""
+        if self._learning is not None:
+            self._learning.join()
 
     def target(self, folder: Target, places: Mapping[str, Passage]) -> Target:
         """Where a job writes."""
