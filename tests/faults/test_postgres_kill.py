@@ -11,6 +11,7 @@ import viewcache
 from tests.faults.caches import config, digest_of, read_all
 from tests.faults.postgres import Server, own_server
 from viewcache.api.session.cache import Cache
+from viewcache.errors import CatalogBusy, CatalogDamaged
 
 EPOCHS = 4
 Truth = dict[tuple[int, int], str]
@@ -70,6 +71,32 @@ def test_the_server_is_killed(server: Server, tmp_path: Path, videos: Path) -> N
     """Three times: what was acknowledged is there, all connections come back by themselves, every batch is right."""
     acknowledged, _ = survive(server, tmp_path / "store", videos, 3)
     assert acknowledged > 30
+
+
+def test_what_leaves_is_asked_of_a_server_that_was_restarted(server: Server, tmp_path: Path, videos: Path) -> None:
+    """It has dropped all connections: the first question after that is asked on a new one, and answered."""
+    with viewcache.open(config(tmp_path / "store", videos, catalog=server.database())) as cache:
+        assert len(dict(read_all(cache))) > 1
+        cache.catalog.flush()
+        before = cache.catalog.victims("local", 1 << 40, [], "demand")
+        assert before.num_rows
+        server.kill()
+        server.start()
+        assert cache.catalog.victims("local", 1 << 40, [], "demand") == before
+
+
+@pytest.mark.long
+def test_the_server_is_down_while_room_is_needed(server: Server, tmp_path: Path, videos: Path) -> None:
+    """Readers are told that it does not answer; when it is there again every batch is right."""
+    wanted = config(tmp_path / "store", videos, epochs=EPOCHS, budget=124_000, catalog=server.database())
+    with viewcache.open(wanted) as cache:
+        truth = dict(read_all(cache, EPOCHS))
+        server.kill()
+        with pytest.raises((CatalogBusy, CatalogDamaged), match="PostgreSQL"):
+            list(read_all(cache, EPOCHS))
+        server.start()
+        cache.catalog.flush(timeout_s=60)
+        assert dict(read_all(cache, EPOCHS)) == truth
 
 
 @pytest.mark.long

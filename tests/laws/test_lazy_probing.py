@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import viewcache
@@ -18,8 +20,10 @@ from tests.clips import encode, fill_last_packet
 from tests.faults.caches import FRAMES, config, digest_of, encode_one, encode_videos, read_all
 from tests.tiny import sql
 from viewcache.api.session.cache import Cache
+from viewcache.catalog import Catalog
 from viewcache.errors import BadVideo, Full
 from viewcache.failpoints import VARIABLE
+from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = 6
@@ -183,6 +187,33 @@ def test_what_is_found_while_the_disk_is_full(tmp_path: Path, mixed: Path, monke
         assert not any(indexed for name, (*_, indexed) in statuses(cache).items() if name != "v9")
         monkeypatch.undo()
     assert digests(tmp_path / "s", mixed) == expected
+
+
+def test_a_liar_is_found_while_the_catalog_cannot_write(
+    tmp_path: Path, mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clips cannot be planned again: who waits for them is told, and whoever reads then has the right ones."""
+    expected, left, record = digests(tmp_path / "whole", mixed), [1, 2], Catalog.record_objects
+
+    def full(self: Catalog, objects: pa.Table) -> None:
+        if left and threading.current_thread().name == DISPATCHER_THREAD:
+            left.pop()
+            raise Full("no space")
+        record(self, objects)
+
+    monkeypatch.setattr(Catalog, "record_objects", full)
+    got, told = dict[tuple[int, int], str](), list[str]()
+    with opened(tmp_path / "s", mixed) as cache:
+        while expected.keys() - got.keys():
+            for place in expected.keys() - got.keys():
+                try:
+                    got[place] = digest_of(cache.read("t", *place))
+                except Full as error:
+                    told.append(str(error))
+        assert cache.owner.dispatcher_now().wait_idle(60)
+    assert not left, "the liar was found at another time"
+    assert got == expected
+    assert set(told) <= {"no space"}
 
 
 def test_a_file_that_is_replaced_before_it_is_decoded(tmp_path: Path, mixed: Path) -> None:

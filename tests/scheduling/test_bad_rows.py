@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from viewcache.errors import BadVideo, ViewcacheError
+from viewcache.errors import BadVideo, CatalogBusy, ViewcacheError
 from viewcache.materializer.scheduling.bad_rows import BadRows, Undecided
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.work import RowState
@@ -75,3 +75,39 @@ def test_a_row_that_another_video_gives_by_now() -> None:
     bad.ask_again()
     assert rows.states == [RowState.FAILED, RowState.PLANNED, RowState.FAILED]
     assert task.asked == [[0, 2]]
+
+
+def test_who_is_asked_again() -> None:
+    """Who cannot say it yet names another to be asked, who may be asked more than once and has the last word."""
+    rows, asked = Rows(), list[str]()
+
+    def later(work: object, which: list[int], why: str) -> ViewcacheError | None:
+        asked.append("later")
+        if len(asked) < 3:
+            raise Undecided
+        return BadVideo(why)
+
+    def first(work: object, which: list[int], why: str) -> ViewcacheError | None:
+        asked.append("first")
+        raise Undecided(later)
+
+    bad = BadRows(Board(cast(Any, rows)), first)
+    bad.add({"a": [(cast(Any, rows), 0)]}, "torn")
+    bad.ask_again()
+    bad.ask_again()
+    assert (asked, rows.states[0], len(bad)) == (["first", "later", "later"], RowState.FAILED, 0)
+
+
+def test_a_task_that_cannot_decide() -> None:
+    """An error on the way, of the catalog say, is what the rows' readers get; no other case is lost with it."""
+    rows = Rows()
+
+    def lost(work: object, which: list[int], why: str) -> ViewcacheError | None:
+        if which == [0]:
+            raise CatalogBusy("it does not answer")
+        return None
+
+    bad = BadRows(Board(cast(Any, rows)), lost)
+    for row in (0, 1):
+        bad.add({rows.keys[row]: [(cast(Any, rows), row)]}, "torn")
+    assert rows.states == [RowState.FAILED, RowState.PLANNED, RowState.MAKING]

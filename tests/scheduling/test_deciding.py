@@ -1,0 +1,73 @@
+"""What becomes of a bad video is found out beside the dispatcher: whoever has nothing to do with it does not wait."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import viewcache
+from tests.scheduling.harness import WAIT_S, until
+from tests.tiny import config, encode_folder
+from viewcache.errors import BadVideo
+from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.tasks import missing
+
+HELD_S = 5.0
+"""How long the source does not answer, unless the test is over with it before."""
+
+
+class Stalled:
+    """Where files lie that cannot be asked for just now."""
+
+    def __init__(self) -> None:
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.is_over = False
+        """Whether somebody has waited to the end."""
+        self.asked_by: list[str] = []
+
+    def stamp(self, uri: str) -> Stamp | None:
+        """Answers when it is told to."""
+        self.asked_by.append(threading.current_thread().name)
+        self.asked.set()
+        self.is_over |= not self.answers.wait(HELD_S)
+        return None
+
+
+@pytest.mark.parametrize("policy", ["raise", "replace"])
+def test_a_source_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    """A reader waits to hear whether its file has gone; another task reads on meanwhile."""
+    one, other = (
+        encode_folder(tmp_path / name, {f"{name}{k}.mp4": 40 + k for k in range(count)})
+        for name, count in (("one", 3), ("other", 4))
+    )
+    first = config(tmp_path / "s", one, tag="one", on_bad_video=policy, cache={"worker_kind": "threads", "workers": 2})
+    second = config(tmp_path / "s", other, tag="other")
+    del second["cache"]
+    stalled = Stalled()
+    monkeypatch.setattr(missing, "stamp_now", stalled.stamp)
+    got: list[object] = []
+
+    def read_one() -> None:
+        try:
+            got.append(cache.read("one", 0, 0).videos)
+        except BadVideo as error:
+            got.append(error)
+
+    with viewcache.open([first, second]) as cache:
+        for iteration in range(cache.task("other").iterations(0)):  # planned, so that nothing else is waited for
+            cache.task("other").describe(0, iteration)
+        drawn = cache.task("one").describe(0, 0).videos
+        for name in set(drawn):
+            (one / name).with_suffix(".mp4").write_bytes(b"torn")
+        reader = threading.Thread(target=read_one, daemon=True)
+        reader.start()
+        assert stalled.asked.wait(WAIT_S)
+        for iteration in range(cache.task("other").iterations(0)):
+            cache.read("other", 0, iteration)
+        assert not got
+        assert not stalled.is_over, "everybody waited for the source"
+        stalled.answers.set()
+        until(lambda: bool(got), "the decision")
+        reader.join(WAIT_S)
+    assert set(stalled.asked_by) == {"viewcache-deciding"}
+    assert isinstance(got[0], BadVideo) == (policy == "raise"), got
