@@ -3,6 +3,7 @@
 In the order of work:
 
 - ``learning``: what is found of videos that were opened by their headers
+- ``deciding``: what becomes of clips that their video cannot give, decided beside the dispatcher
 - ``batch``: clips into consecutive slots of one buffer
 - ``values``: what is said of videos, frames and reads, for any process
 - ``accounts``: where a task's readers spend their time

@@ -403,9 +403,7 @@ class Task:
         """The packet index of a row of the plan's videos."""
         return lambda row: self.dataset.index(int(plan.videos.ids[row]))
 
-    def substitute(
-        self, clips: PlannedClips, rows: list[int], why: str, *, gone: bool = False
-    ) -> ViewcacheError | None:
+    def substitute(self, clips: PlannedClips, rows: list[int], why: str, *, gone: bool) -> ViewcacheError | None:
         """A video cannot give these clips (it may be `gone`): replace them by the policy, or say the reader's error."""
         with self._planning, self._order_lock(), self.early.lock:
             twins = [each for each in (*self._generations.values(), *self.early.live()) if each is not clips]

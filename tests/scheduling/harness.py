@@ -262,7 +262,7 @@ class Harness:
             self.tiers,
             pool,
             DispatcherSettings(target, CodecChooser({"local": "raw"}, list, Prices), job_bytes, reserve),
-            lambda work, rows, why: self.task.substitute(self.active, rows, why),
+            lambda work, rows, why: self.task.substitute(self.active, rows, why, gone=False),
             Learning(self.catalog, lambda: [self.task]).learn,
             chooser=lambda board, settings: Chooser(board, settings, pressure),
         )
