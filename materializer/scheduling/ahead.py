@@ -55,7 +55,9 @@ def ahead_of(
     """
     heard = [each.audio for each in works if each.audio is not None]
     all_work: list[_Work] = [*intermediates, *works, *heard]
-    first, _ = _distinct([(work, np.asarray(work.rows_ahead(), np.int64)) for work in all_work], before)
+    first: list[_Rows] = [(work, np.asarray(work.rows_ahead(), np.int64)) for work in all_work]
+    if len(before):  # what is made by then needs no decode
+        first, _ = _distinct(first, before)
     # Of each video one row: there may be a million.
     videos = list(dict.fromkeys(work.video(row) for work, rows in first for row in _one_of_each_video(work, rows)))
     both = [(w, np.union1d(rows, np.asarray(w.rows_beside(videos), np.int64))) for w, rows in first]
@@ -79,12 +81,20 @@ def ahead_of(
 
 def _distinct(rows: Sequence[_Rows], before: NDArray[np.void]) -> tuple[list[_Rows], NDArray[np.void]]:
     """One row of each object that is not among those before; and the keys of all."""
+    rows = [(work, _one_of_each_block(work, mine)) for work, mine in rows]
     keys = np.concatenate([before, *(_keys(*each) for each in rows)])
     found, index = np.unique(keys, return_index=True)
     ends = np.cumsum([len(before), *(len(mine) for _, mine in rows)])
     fresh = np.sort(index)
     parts = [fresh[(fresh >= start) & (fresh < end)] - start for start, end in pairwise(ends.tolist())]
     return [(work, mine[part]) for (work, mine), part in zip(rows, parts, strict=True)], found
+
+
+def _one_of_each_block(work: _Work, rows: _Ints) -> _Ints:
+    """Of images one row of each block: there may be millions."""
+    if not isinstance(work, ActiveGeneration) or work.plan.blocks is None:
+        return rows
+    return np.asarray(rows[np.unique(work.video_of(rows), return_index=True)[1]])
 
 
 def _keys(work: _Work, rows: _Ints) -> NDArray[np.void]:
