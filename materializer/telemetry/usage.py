@@ -33,6 +33,8 @@ _THREADS = {
     "viewcache-catalog": "catalog",
     "viewcache-dispatcher": "dispatch",
     "viewcache-candidates": "dispatch",
+    "viewcache-costs": "dispatch",
+    "viewcache-deciding": "dispatch",
     "viewcache-planner": "plan",
     "viewcache-mov": "move",
     "viewcache-headers": "list",
