@@ -225,7 +225,7 @@ def test_no_catalog_on_postgresql_is_said(empty_database: str) -> None:
 
 def test_no_server_is_said() -> None:
     """A server that does not answer is busy, and no password is in the message."""
-    with pytest.raises(errors.CatalogBusy, match="does not answer") as refused:
+    with pytest.raises(errors.CatalogBusy, match="no PostgreSQL server answers") as refused:
         Catalog.open("postgresql://me:secret@/nowhere?host=/nonexistent")
     assert "secret" not in str(refused.value)
 

@@ -64,7 +64,7 @@ def _read_all(config: dict[str, Any]) -> list[np.ndarray]:
 def test_a_server_that_is_down_can_be_tried_again(folder: Path) -> None:
     """Every try says that the server does not answer: the first leaves no lock behind."""
     for _ in range(2):
-        with pytest.raises(CatalogBusy, match="does not answer"):
+        with pytest.raises(CatalogBusy, match="no PostgreSQL server answers"):
             viewcache.open(_config(folder, "store", "postgresql://127.0.0.1:1/none"))
 
 
