@@ -223,7 +223,7 @@ def test_what_is_made_from_kept_pictures_is_no_matter_of_the_budget(tmp_path: Pa
     written = config(tmp_path / "store", save_folder(tmp_path / "in"), cache=settings)
     site.config.write_text(yaml.safe_dump(written))
     said = site.run("run")
-    assert re.search(r"^\d+ clips will be made from kept pictures when they are read$", said, re.MULTILINE)
+    assert re.search(r"^\d+ images will be made from kept pictures when they are read$", said, re.MULTILINE)
     assert "not kept" not in said
     written["cache"] |= {"mix": 0.5, "store": str(tmp_path / "half")}
     site.config.write_text(yaml.safe_dump(written))
