@@ -229,7 +229,7 @@ def test_what_is_made_from_kept_pictures_is_no_matter_of_the_budget(tmp_path: Pa
     site.config.write_text(yaml.safe_dump(written))
     said = site.run("run")
     assert "made from kept pictures" in said
-    assert re.search(r"^\d+ clips not kept, to be made when they are read", said, re.MULTILINE)
+    assert re.search(r"^\d+ images not kept, to be made when they are read", said, re.MULTILINE)
 
 
 def test_the_bar_counts_what_the_budget_lets_be_made(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
