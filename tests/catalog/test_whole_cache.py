@@ -154,7 +154,7 @@ def _commands(folder: Path, catalog: str) -> dict[str, Callable[[], object]]:
     return {
         "verify": lambda: verify(located),
         "gc": lambda: collected(located),
-        "evict": lambda: evict(located, find_policy("demand", policies_of(located)[0]), 1 << 40),
+        "evict": lambda: evict(located, find_policy("demand", policies_of(located)[0]), 20 * 10**6),
         "forget": lambda: main(["forget", str(folder / "train.yaml"), "train"]),
     }
 
