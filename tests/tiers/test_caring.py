@@ -98,7 +98,7 @@ def test_evict_frees_the_tier_that_is_named(tmp_path: Path, videos: Path, bucket
     assert (free.leaves, free.free_bytes > 0) == ((), True)
     dry = evict(located, policy, free.free_bytes + 1, tier=REMOTE, dry_run=True)
     assert (len(dry.leaves), len(objects_in(seaweed, bucket))) == (1, remote)
-    everything = evict(located, policy, 1 << 40, tier=REMOTE)
+    everything = evict(located, policy, 50 * 10**6, tier=REMOTE)
     assert len(everything.leaves) == remote
     assert not objects_in(seaweed, bucket)
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
