@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.api.service import answers, asks
+from viewcache.api.service.asking import Ended
 from viewcache.api.service.client import Client, Connected
 from viewcache.api.service.field_wire import field_values
 from viewcache.api.service.received import array_of, frame_asked, loads, placed, video_info
@@ -60,8 +61,9 @@ class AttachedSeat:
 
     def _fetch(self, session: Connected, epoch: int, iteration: int) -> asks.Ask:
         with self._sitting:
-            # The service was started again, and knows of no seats. One that is over by now is asked in vain.
-            if self._session is not session and session is self._task.client.connected():
+            if self._session is not session:  # the service was started again, and knows of no seats
+                if session is not self._task.client.connected():
+                    raise Ended  # it is over by now: the one that has begun since is asked
                 sit = self._sit
                 at = asks.Sit(sit.task, sit.rank, sit.world, sit.part, sit.parts, epoch, iteration)
                 self._session, seated = self._task.client.asking(lambda _: (answers.Seated, at))

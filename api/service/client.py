@@ -207,7 +207,11 @@ class Client:
         with self._lock:
             if connected.lines:
                 return connected, connected.lines.pop()
-        return connected, self._new_line(connected)
+        try:
+            return connected, self._new_line(connected)
+        except Ended:
+            self._lost(connected, None)
+            raise
 
     def _new_line(self, connected: Connected) -> socket.socket:
         line = files.connect(self.root, SILENT_S)
@@ -340,12 +344,12 @@ class Client:
                 line.close()
 
     def _lost(self, connected: Connected | None, line: socket.socket | None) -> None:
-        """The service has ended: forget the session, so that the next question begins another."""
+        """The service has ended: forget the session, so that the next question begins another, unless it has begun."""
         if line is not None:
             line.close()
         with self._lock:
-            if self._connected is not None and connected in (None, self._connected):
-                self._connected.close()
+            if connected is not None and connected is self._connected:
+                connected.close()
                 self._connected = None
 
     # Ends ----------------------------------------------------------------------------------------------------------

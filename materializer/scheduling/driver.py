@@ -70,6 +70,8 @@ class Driver(ABC, Generic[Key, Promise]):
     """Bytes of the budget that look-ahead leaves free, so that a demand need not wait for an eviction."""
     full: bool
     """Look-ahead found no room; until a job ends or a reader moves on there will be none."""
+    most_free = math.inf
+    """Bytes of the budget that can ever be free: where a tier lies below, what is needed next stays here."""
     undecided = False
     """A policy was asked for the job that is being chosen, and has yet to answer: there may be more room soon."""
     failure: ViewcacheError | None = None
@@ -129,7 +131,8 @@ class Driver(ABC, Generic[Key, Promise]):
             return None
         with self.lock:
             candidates, passing = self.passing.of_job(choice, worth_making(self.state, choice), memory)
-            need = need_of(self.state, choice, candidates, memory, self.demand_reserve, passing.keys())
+            at_once = int(min(memory, max(0, self.most_free - self.demand_reserve)))
+            need = need_of(self.state, choice, candidates, at_once, self.demand_reserve, passing.keys())
         taken: dict[Key, Promise] = {}
         number: int | None = None
         try:

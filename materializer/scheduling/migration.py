@@ -52,6 +52,9 @@ LINGER_S = 10.0
 """How long residents stay whose work is gone while nothing has come in its place: the next generation may still be
 decided, or a job may begin again."""
 
+NEAR_SHARE = 4
+"""What is read next stays in this part of the local tier."""
+
 NEAR = 64
 """How many for what is brought back into the local tier: reading a remote copy itself is no mistake, only slower."""
 
@@ -116,6 +119,8 @@ class Mover:
         self._ledger = ledger
         self._dispatcher = dispatcher
         self._evictor = dispatcher.evictor
+        if REMOTE in tiers:
+            dispatcher.most_free = tiers.local.budget_bytes - tiers.local.budget_bytes // NEAR_SHARE
         self._codecs = codecs
         self._watermarks = watermarks
         self._trim = trim
@@ -300,8 +305,8 @@ class Mover:
             yield move
 
     def _near(self) -> list[str]:
-        """What is read next, as much as a quarter of the local tier holds: it stays there, or is brought there."""
-        left = self._tiers.local.budget_bytes // 4
+        """What is read next, as much as a part of the local tier holds: it stays there, or is brought there."""
+        left = self._tiers.local.budget_bytes // NEAR_SHARE
         near = []
         for key in self._evictor.next_needed(NEAR):
             copy = self._lower(key)

@@ -33,6 +33,9 @@ CLIPS = 32
 SMALL = 520_000
 """Bytes of a folder that holds about half of them."""
 
+TIGHT = 240_000
+"""Of one that holds the clips of a video, and besides what is read next, but not both and what readers are left."""
+
 Truth = dict[tuple[int, int], str]
 
 
@@ -48,7 +51,7 @@ def tiered(
     """The task over a small folder and a bucket, and memory if it has bytes."""
     found = config(folder, videos, **TASK)
     store = [
-        {"url": str(folder), "budget": SMALL, "codec": codecs.get("local", "auto")},
+        {"url": str(folder), "budget": local, "codec": codecs.get("local", "auto")},
         {"url": f"s3://{bucket}/cache", "budget": "50MB", "codec": codecs.get("remote", "auto"), "timeout": 10.0},
     ]
     if memory:
@@ -82,6 +85,16 @@ def test_what_the_folder_has_no_room_for_lies_in_the_bucket(
         assert dict(read_all(cache, EPOCHS)) == truth
         assert cache.task("t").spent.misses == 0
         assert cache.busy_seconds().get("decode", 0.0) == 0.0
+
+
+def test_a_folder_that_holds_few_videos_clips_is_emptied_again_and_again(
+    tmp_path: Path, videos: Path, bucket: str, truth: Truth
+) -> None:
+    """All that is kept of a video is made at once where there may be room for it, and else as much as there may be."""
+    folder = tmp_path / "cache"
+    with viewcache.open(tiered(folder, videos, bucket, local=TIGHT)) as cache:
+        make_all(cache, folder)
+        assert dict(read_all(cache, EPOCHS)) == truth
 
 
 def test_each_tier_has_its_codec(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
