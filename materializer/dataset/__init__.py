@@ -26,7 +26,6 @@ In the order of work:
 - ``recording``: what was found of files, as rows of the catalog; their content keys
 - ``arrivals``: which files of a dataset that grows are complete
 - ``known``: what the catalog has of a dataset's files
-- ``refused``: what to do where a server does not let this process see a dataset, its list or its labels
 - ``replaced``: files with other content than when they were drawn: refused, told of, or made versions
 - ``listing``: list a dataset, look into what is new, record both; what came and went
 - ``growing``: list a dataset that grows again, for each generation that is about to be drawn

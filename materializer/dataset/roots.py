@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
-from viewcache.materializer.dataset.refused import cure
-from viewcache.materializer.media.source import is_local, local_path, shown
+from viewcache.materializer.media.reaching import cure, is_absent
+from viewcache.materializer.media.source import is_local, local_path, said, shown
 from viewcache.materializer.places import places_of
 
 __all__ = ["LIST_SUFFIX", "entries", "is_list", "labels_of", "local_places", "path_in_list"]
@@ -97,8 +97,6 @@ def _text(list_file: str) -> str:
         if len(data) > MOST_BYTES:
             raise BadInput(f"{shown(list_file)} is too large: at most {MOST_BYTES} bytes of a list file are read")
         return data.decode("utf-8-sig")
-    except FileNotFoundError as missing:
-        raise DatasetNotFound(f"{shown(list_file)}: no such list file") from missing
     except UnicodeDecodeError as bad:
         raise BadInput(f"{shown(list_file)} is no list file: it is not UTF-8 text ({bad})") from bad
     except ImportError as missing:
@@ -107,8 +105,10 @@ def _text(list_file: str) -> str:
     except BadInput:
         raise
     except Exception as failed:  # as in open_source
-        why = "" if is_local(list_file) else cure(failed)
-        raise DatasetNotFound(f"{shown(list_file)} cannot be read ({type(failed).__name__}: {failed}){why}") from failed
+        if is_absent(failed):
+            raise DatasetNotFound(f"{shown(list_file)}: no such list file") from failed
+        todo = "" if is_local(list_file) else cure(failed)
+        raise DatasetNotFound(f"{shown(list_file)} cannot be read ({said(failed)}){todo}") from failed
 
 
 def local_places(uri: str) -> list[str]:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
-from viewcache.materializer.dataset.refused import cure
-from viewcache.materializer.media.source import is_local, local_path, shown
+from viewcache.materializer.media.reaching import cure, is_absent
+from viewcache.materializer.media.source import is_local, local_path, said, shown
 
 __all__ = ["as_text", "is_list", "read_table", "typed"]
 
@@ -79,17 +79,16 @@ def _bytes(labels: str) -> bytes:
             data = bytes(file.read(MOST_BYTES + 1))
     except BadInput as refused:
         raise BadInput(f"labels {refused}") from refused
-    except FileNotFoundError as missing:
-        raise DatasetNotFound(f"labels {shown(labels)}: no such table") from missing
     except ImportError as missing:
         scheme = labels.partition("://")[0]
         raise MissingExtra.of_url(f"labels {shown(labels)}: reading them", scheme, missing) from missing
     except Exception as failed:  # as in open_source
-        why = getattr(failed, "strerror", None) or failed  # the rest of the text may be the number of a descriptor
+        if is_absent(failed):
+            raise DatasetNotFound(f"labels {shown(labels)}: no such table") from failed
+        why = getattr(failed, "strerror", None)  # the rest of the text may be the number of a descriptor
+        told = f"{type(failed).__name__}: {why}" if why else said(failed)
         todo = "" if is_local(labels) else cure(failed)
-        raise DatasetNotFound(
-            f"labels {shown(labels)} cannot be read ({type(failed).__name__}: {why}){todo}"
-        ) from failed
+        raise DatasetNotFound(f"labels {shown(labels)} cannot be read ({told}){todo}") from failed
     if len(data) > MOST_BYTES:
         raise BadInput(f"labels {shown(labels)} is too large: at most {MOST_BYTES} bytes of a table are read")
     return data

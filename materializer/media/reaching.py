@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from viewcache.errors import BadVideo, Full, SourceUnreachable, ViewcacheError
 
-__all__ = ["OutOfReach", "blame_the_process", "failure_of", "is_absent", "is_passing", "is_refused", "reach"]
+__all__ = ["OutOfReach", "blame_the_process", "cure", "failure_of", "is_absent", "is_passing", "is_refused", "reach"]
 
 PAUSES_S = (0.2, 1.0, 3.0)
 """Before each further try."""
@@ -90,6 +90,13 @@ def is_refused(failed: BaseException) -> bool:
     )
 
 
+def cure(failed: BaseException) -> str:
+    """What to check of a dataset, its list or its labels, behind an error's text about a URL; empty if none refused."""
+    if not is_refused(failed):
+        return ""
+    return "; check its name, and the credentials and permissions of this process (environment or profile)"
+
+
 def _status_of(failed: BaseException) -> int | None:
     """The HTTP status that a failure has, under one of its usual names."""
     found = (getattr(failed, name, None) for name in ("status", "status_code", "code"))
@@ -131,8 +138,8 @@ def failure_of(where: str, what: str, failed: Exception, said: str, *, is_far: b
     if is_passing(failed):
         return SourceUnreachable(f"{where}: cannot be {what} just now ({said})")
     if is_far and not isinstance(failed, ValueError | ImportError):  # else it is no URL that anybody knows
-        cure = "; check the credentials of this process" if is_refused(failed) else ""
-        return SourceUnreachable(f"{where}: cannot be {what} ({said}){cure}")
+        todo = "; check the credentials of this process" if is_refused(failed) else ""
+        return SourceUnreachable(f"{where}: cannot be {what} ({said}){todo}")
     return OutOfReach(f"{where}: cannot be {what} ({said})")
 
 

@@ -121,10 +121,11 @@ class Learning:
             _log.warning("what was found of %s is not kept: %s", files.uris[row], error, extra={"action": "not_kept"})
         wrong = "" if found.facts is None else claims.contradicted(found.facts)
         theirs = {id(task.dataset.files): task.dataset.files for task in tasks}.values()
-        takes_back = [each.as_now(each.row_of_key[key]) for each in theirs]
+        lied = bool(wrong) and not found.error
+        takes_back = [each.as_now(each.row_of_key[key]) for each in theirs if lied]
         for each in theirs:
             each.learn(each.row_of_key[key], found, index_at)
-        if not wrong or found.error:
+        if not lied:
             return
         try:
             for task in tasks:

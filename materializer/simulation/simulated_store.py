@@ -33,9 +33,8 @@ class SimulatedGeneration(Schedule["Item"]):
         self.task_id, self.group_generation, self.section = section.task, section.group_generation, section
         self.clips: list[int] = clips.tolist()
         """By rank."""
-        self._videos = np.array(trace.clips.video, np.int64)[clips]
         self._bounds = trace.clips.bound
-        self._fill(self._videos, len(trace.videos.keys))
+        self._fill(np.array(trace.clips.video, np.int64)[clips], len(trace.videos.keys))
         self.at(position)
         self._due = [self.batches_before(rank) * position.pace_s for rank in range(len(self))]
 
