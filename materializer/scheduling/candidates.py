@@ -21,8 +21,6 @@ SLOW_S = 0.25
 """A policy that takes longer to ask is asked ahead, and is not waited for longer than that."""
 FRESH_S = 10.0
 """Older candidates are still good, but others are asked for: reads and drawn orders have moved on."""
-OWED_S = 60.0
-"""An older failure is not told any more: whoever it was for has gone."""
 REST, LONGEST_REST_S = 20, 5.0
 """After an answer of which nothing could leave, who can wait has the policy asked again when so many times as long has
 gone by as that took, and at most so many seconds: each reader that moves on is an occasion, and asking a small catalog
@@ -77,7 +75,9 @@ class Candidates:
         """Why the policy gave no answer to it."""
         self._awaited = self._telling = False
         """Somebody has gone away without an answer; he is being told of it."""
-        self._owed: ViewcacheError | None = None
+        self._waiting: set[Hashable] = set()
+        """Who has gone away without an answer."""
+        self._owed: dict[Hashable, ViewcacheError] = {}
         """What he is to hear: an answer that failed may have taken long, and on his next occasion it would again."""
         self._is_slow = False
         """Asking took long the last time."""
@@ -102,7 +102,9 @@ class Candidates:
                 self._start(0, occasion)
             return taken
 
-    def answer(self, need: int, spared: Set[str], occasion: Hashable, *, can_wait: bool = False) -> list[Copy] | None:
+    def answer(
+        self, need: int, spared: Set[str], occasion: Hashable, *, can_wait: bool = False, who: Hashable = None
+    ) -> list[Copy] | None:
         """Take the first of what the policy says on an occasion, asked by the thread; None = it has yet to answer.
 
         On the same occasion it is asked once. What it gave and was taken and put back is given again, the rest of it
@@ -113,13 +115,14 @@ class Candidates:
             spared: keys of what may not leave now.
             occasion: changes when another answer can be expected; not None.
             can_wait: whether it may take longer, where the last answer was in vain.
+            who: the reader whom it is for; None = nobody waits.
 
         Raises:
-            ViewcacheError: the policy could not be asked; on this occasion, or for who went away without an answer.
+            ViewcacheError: the policy could not be asked; on this occasion, or when it was asked last for a reader who
+                went away without an answer, and asks again.
         """
         with self._changed:
-            owed, self._owed = self._owed, None
-            if owed is not None and self._clock() - self._asked_at <= OWED_S:
+            if (owed := self._owed.pop(who, None)) is not None:
                 raise owed
             rests = can_wait and self._clock() < self._rests_until
             patience = 0.0 if self._is_slow or rests else SLOW_S
@@ -128,6 +131,7 @@ class Candidates:
                 self._start(need, occasion)  # when it is asking something else: once that is over
                 if self._closed or not self._changed.wait_for(lambda: not self._asking, patience):
                     self._awaited = not self._closed
+                    self._waiting.add(who)
                     return None
             if self._error is not None:
                 raise self._error
@@ -247,7 +251,8 @@ class Candidates:
                 self._ready, self._bytes = list(enumerate(found)), sum(copy.bytes for copy in found)
                 self._taken.clear()
                 self._answered, self._error = (need, occasion), error
-                self._owed = error if self._awaited else None
+                self._owed = {} if error is None else dict.fromkeys(self._waiting - {None}, error)
+                self._waiting.clear()
                 self._asked_at, self._asking, self._is_begun = self._clock(), False, False
                 self._took_s = self._asked_at - begun
                 # Once was chance, a busy machine for example: who needs room asks again, which is more exact.

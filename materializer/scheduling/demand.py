@@ -13,7 +13,7 @@ from typing import Self
 
 from viewcache.errors import Broken, Closed, Timeout, ViewcacheError
 from viewcache.materializer.gate import Cancelled
-from viewcache.materializer.scheduling.rules import State, missing_rows
+from viewcache.materializer.scheduling.rules import NextJob, State, missing_rows
 from viewcache.materializer.scheduling.work import Demand, ObjectStates, Position, RowState, Work
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.telemetry.stalls import Arrival, explain
@@ -181,7 +181,7 @@ class Board(State[str]):
     def is_oldest(self, work: Work[str], rows: list[int]) -> bool:
         """Whether it is the oldest reader that waits for these rows."""
         with self.changed:
-            return any(demand.work is work and not set(rows) - set(demand.rows) for demand in self.demands[:1])
+            return any(_waits_for(demand, work, rows) for demand in self.demands[:1])
 
     def is_waited_on(self) -> bool:
         """Whether any reader waits."""
@@ -198,10 +198,14 @@ class Board(State[str]):
                 if key in waiting.places():
                     waiting.arrivals.append(arrival)
 
-    def tight(self, *, demanded: bool) -> None:
-        """There is no room for a job; what readers wait for waits for that, if it is ``demanded``."""
-        if demanded and self.tight_since is None:
+    def tight(self, choice: NextJob[str]) -> Demand[str] | None:
+        """There is no room for a job; returns the reader who waits for that, if one does."""
+        if not choice.demanded:
+            return None
+        if self.tight_since is None:
             self.tight_since = time.monotonic()
+        with self.changed:
+            return next((each for each in self.demands if _waits_for(each, choice.work, choice.rows)), None)
 
     def eased(self) -> None:
         """There was room for a job."""
@@ -243,3 +247,7 @@ class Board(State[str]):
             self._fatal = self._fatal or why
             self._closing = self._closing or why is None
             self.changed.notify_all()
+
+
+def _waits_for(demand: Demand[str], work: Work[str], rows: Sequence[int]) -> bool:
+    return demand.work is work and set(rows) <= set(demand.rows)

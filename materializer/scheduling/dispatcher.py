@@ -316,9 +316,8 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         return self.chooser.allowance(sum(map(choice.work.held, choice.objects)), demanded=choice.demanded)
 
     def _make_room(self, need: int, before_s: float | None, choice: NextJob[str]) -> None:
-        self._board.tight(demanded=choice.demanded)
-        occasion = self._moves - self._answers, self._held_before
-        self.undecided |= self.evictor.evict(need, before_s, occasion=occasion)
+        who, occasion = self._board.tight(choice), (self._moves - self._answers, self._held_before)
+        self.undecided |= self.evictor.evict(need, before_s, occasion=occasion, who=who)
 
     def _describe(
         self, choice: NextJob[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation | Passage]

@@ -68,7 +68,15 @@ class Evictor:
             answered,
         )
 
-    def evict(self, need: int, before_s: float | None, *, only_copied: bool = False, occasion: Hashable = None) -> bool:
+    def evict(
+        self,
+        need: int,
+        before_s: float | None,
+        *,
+        only_copied: bool = False,
+        occasion: Hashable = None,
+        who: Hashable = None,
+    ) -> bool:
         """Free ``need`` bytes of the local tier, as far as that goes.
 
         Args:
@@ -77,6 +85,7 @@ class Evictor:
                 holds and the oldest reader does not wait for.
             only_copied: only what lies in the remote tier too.
             occasion: who gives one does not wait for a policy that takes long, see `Candidates.answer`; None waits.
+            who: the reader whom it is for, see there.
 
         Returns:
             Whether the policy has yet to answer: then there may be room soon, and ``answered`` is called.
@@ -108,7 +117,8 @@ class Evictor:
                     if not some and occasion is None:
                         asked, some = True, self._candidates.ask(share)
                     elif not some:
-                        answer = self._candidates.answer(share, spared, occasion, can_wait=before_s == math.inf)
+                        can_wait = before_s == math.inf
+                        answer = self._candidates.answer(share, spared, occasion, can_wait=can_wait, who=who)
                         later, asked, some = answer is None, not answer, answer or []
                 except ViewcacheError as error:  # what the ledger has forgotten by then must be deleted first
                     failure = error

@@ -309,9 +309,26 @@ def test_an_error_goes_to_who_asked(policy: Policy, ahead: Candidates) -> None:
     assert numbers(_patiently(ahead, policy, EACH, "later")) == [0]
 
 
-def _patiently(ahead: Candidates, policy: Policy, need: int, occasion: str) -> list[Copy]:
+@pytest.mark.parametrize("who", ["first", "second", None])
+def test_an_error_is_owed_to_who_went_away(policy: Policy, ahead: Candidates, who: str | None) -> None:
+    """The first is told on another occasion too, once; whoever else comes then has the policy asked again."""
+    policy.gate = threading.Event()
+    ahead.ask(EACH)  # it is slow, and from here on the thread asks, behind the gate
+    assert ahead.answer(EACH, set(), "now", who="first") is None
+    assert ahead.answer(EACH, set(), "now") is None
+    policy.error = Broken("no such table")
+    policy.gate.set()
+    assert policy.told.acquire(timeout=WAIT_S)
+    policy.error = None
+    if who == "first":
+        with pytest.raises(Broken, match="no such table"):
+            ahead.answer(EACH, set(), "later", who=who)
+    assert numbers(_patiently(ahead, policy, EACH, "later", who)) == [0]
+
+
+def _patiently(ahead: Candidates, policy: Policy, need: int, occasion: str, who: str | None = None) -> list[Copy]:
     """The answer, asked for again whenever there is one."""
-    while (found := ahead.answer(need, set(), occasion)) is None:
+    while (found := ahead.answer(need, set(), occasion, who=who)) is None:
         assert policy.told.acquire(timeout=WAIT_S)
     return found
 

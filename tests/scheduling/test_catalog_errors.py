@@ -44,7 +44,7 @@ def test_nobody_can_say_what_may_leave(
     with viewcache.open(config(tmp_path / "s", videos, budget=BUDGET)) as cache:
         for _ in range(2):
             down.append(True)
-            told = []
+            told: list[Exception] = []
             while not told:  # what was asked ahead before it was down may serve a whole pass
                 for place in truth:
                     try:
