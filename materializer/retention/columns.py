@@ -155,7 +155,7 @@ class Block:
         once += seen.frames * loss_s
         whole = self._pixels * (np.inf if self._reach is None else self._reach)
         whole *= cost.decode_s_per_pixel + cost.convert_s_per_pixel
-        fed, lies = packets.copy(), np.zeros(self._count)
+        fed, lies, room = packets.copy(), np.zeros(self._count), np.zeros(self._count)
         fed_whole = np.zeros(self._count) if self._reach is None else self._reach.astype(np.float64)
         lossless = whole  # what is written down as packets loses something in that
         if self._reach is not None:
@@ -166,6 +166,7 @@ class Block:
             once[made], lies[made] = ((seen.frames * each)[made] for each in (loaded.picture_s, loaded.picture_bytes))
             fed[made] = 0
             if self._reach is not None:
+                room[made] = (self._reach * loaded.picture_bytes)[made]
                 whole[loaded.resized] = (self._reach * loaded.picture_s)[loaded.resized]
                 fed_whole[loaded.resized] = 0
         share = packets / np.maximum(1, seen.span_packets(self._sources, by_visit=False))
@@ -184,7 +185,7 @@ class Block:
                 built = Built(lossless if way.codec == LOSSY else whole, fed_whole, done)
                 found.append(self._lasting(way, needs, clips, size, built))
             else:
-                found.append(self._way(way, needs, clips, Decode(once, share, fed, lies), size, made))
+                found.append(self._way(way, needs, clips, Decode(once, share, fed, lies, room), size, made))
         whole_columns = _Column(*(np.stack(each, axis=1) for each in zip(*found, strict=True)))
         self.once = Once(packets, seen.frames, self._pixels, missing, whole_columns.raw)
         return Columns(
@@ -267,6 +268,7 @@ class Block:
             others = np.where(missing > 0, 1 - 1 / np.maximum(1, needed.visits), 1)
             again, packets = again * others, packets * others + np.where(missing > 0, decode.packets, 0)
             read = read + np.where(missing > 0, decode.lies, 0)
+            size = size + np.where(missing > 0, decode.room, 0)
             return _Column(size, cost_s + again, work_s + again, packets, read, np.zeros(self._count))
         if way.intermediate == ObjectKind.FRAMES:
             each, again = self._native, self._pixels * needed.visited * cost.convert_s_per_pixel

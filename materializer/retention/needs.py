@@ -67,6 +67,8 @@ class Decode:
     """That are read for all that is needed of it."""
     lies: Floats
     """Bytes of pictures that lie there, which are read instead."""
+    room: Floats
+    """Bytes that all pictures take of which some are read instead: they must stay until clips are made of them."""
 
 
 @dataclass(frozen=True, slots=True)

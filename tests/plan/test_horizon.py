@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
+from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.clock import BEGINNING
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
 from viewcache.materializer.retention.horizon import Reach, generations_later, may_last
-from viewcache.materializer.retention.ways import ToCome
+from viewcache.materializer.retention.ways import Kept, ToCome, Way
 
 INDEX = index_of(300, 48)
 BIG = 1 << 40
@@ -152,3 +154,26 @@ def test_a_video_that_half_the_budget_cannot_hold_is_left_out() -> None:
     enough = chosen(plan(5, 95), 120_000_000)  # packed, as pixels a video takes as much
     assert enough is not None
     assert any(enough.weighed.ways[each].lasts for each in enough.choice.option)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.8, 1.0, 1.5])
+def test_pictures_stay_until_clips_are_made_of_them(share: float) -> None:
+    """In the last generation clips are kept besides what lies there, not instead: else it would leave to make room."""
+    whole = plan(5, 0, number=19, videos=VIDEOS)
+    way, rows = Way(0, ObjectKind.AUG, "raw"), np.ones(len(whole), np.bool_)
+    size = PICTURES // VIDEOS
+    budget = int(share * PICTURES)
+    lying = {key: [Kept(way, size, made=True)] for key in whole.videos.keys[: int(min(1.0, share) * VIDEOS)]}
+
+    def found(ready: NDArray[np.bool_]) -> Chosen:
+        each, settings = ToCome(whole, lambda _: INDEX, rows, ready), KeepSettings(budget, "cheapest", "auto", 1 << 30)
+        made = choose([each], COST, settings, 0, lying=lambda _: lying)
+        assert made is not None
+        return made
+
+    to_make, made = found(~rows), found(rows)
+    leaf = to_make.weighed.options.leaf
+    more = to_make.weighed.options.bytes[:, leaf] - made.weighed.options.bytes[:, leaf]
+    assert more.tolist() == [size * (key in lying) for key in to_make.weighed.videos]
+    taken = sum(size for key, each in to_make.way_of().items() if key in lying and (each.kept or each.lasts))
+    assert taken <= budget
