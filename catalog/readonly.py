@@ -10,6 +10,7 @@ request; PostgreSQL, live.
 """
 
 import contextlib
+import os
 import re
 import shutil
 import time
@@ -146,7 +147,7 @@ def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
     from viewcache.catalog.snapshot import read_snapshot
 
     layout = CatalogFiles(folder)
-    if not layout.database.exists():
+    if not os.path.exists(layout.database):  # also of a folder whose name is too long, where `Path.exists` raises
         raise errors.NotFound(f"no catalog in {folder}; `viewcache run` makes one")
     with private_folder() as private:
         copy = private / layout.database.name

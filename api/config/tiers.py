@@ -106,8 +106,11 @@ def _tier_spec(tier: Entries, folder: str, cache: Entries) -> TierSpec:
 def _local(url: str, folder: str, budget: int | None, codec: str, node: Node) -> TierSpec:
     path = local_path(url, folder)
     assert path is not None  # `_kind` said so
-    if os.path.exists(path) and not os.path.isdir(path):
-        raise error_at(node.place, ConfigCode.STORE, f"cache.store is a folder, but {path} is a file")
+    there = path
+    while not os.path.exists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise error_at(node.place, ConfigCode.STORE, f"cache.store is a folder, but {there} is a file")
     try:
         return TierSpec(path, budget or default_budget(path), codec)
     except OSError as error:

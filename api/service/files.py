@@ -1,5 +1,6 @@
 """The files of a service in its store's folder, and how its socket is reached however long the folder's path is."""
 
+import errno
 import json
 import logging
 import os
@@ -49,6 +50,9 @@ SERVES = "viewcache.api.service.run"
 
 BACKLOG = 128
 """Clients that may wait to be let in."""
+
+_NOBODY = {errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
+"""Of a folder without a service, also of one that cannot be: who would make the store says what is wrong with it."""
 
 CROWDED_S = 0.005
 """Between two tries where as many wait already."""
@@ -159,11 +163,10 @@ def connect(root: Path, timeout_s: float) -> socket.socket | None:
             if not stat.S_ISSOCK(os.stat(path).st_mode):
                 raise ServiceDown(f"{root / SOCKET} is no socket; remove it")
             _connect(line, path, timeout_s)
-    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-        line.close()
-        return None
     except OSError as error:
         line.close()
+        if error.errno in _NOBODY:
+            return None
         if isinstance(error, PermissionError) and (owner := os.stat(root).st_uid) != os.getuid():
             raise of_another_user(root, owner) from error
         raise ServiceDown(f"cannot reach the service in {root}: {error.strerror or error}") from error

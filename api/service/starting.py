@@ -4,6 +4,7 @@ The service is nobody's child: a trial or a rank that ends must not take it with
 a session of its own, with an environment that says nothing of the rank that happened to be first.
 """
 
+import errno
 import fcntl
 import os
 import select
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from viewcache.api.service import answers, asks, files, wire
-from viewcache.errors import ServiceDown
+from viewcache.errors import Broken, Full, ServiceDown
 from viewcache.materializer.child import import_path
 
 __all__ = ["START_S", "start", "start_lock"]
@@ -56,6 +57,8 @@ def start_lock(root: Path) -> Iterator[bool]:
 
     Raises:
         ServiceDown: this user may not write there.
+        Full: the disk has no room for the folder.
+        Broken: there can be no such folder.
     """
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,6 +67,11 @@ def start_lock(root: Path) -> Iterator[bool]:
         raise ServiceDown(
             f"no service can be started in {root}: user {os.getuid()} may not write there; use a store of your own"
         ) from error
+    except OSError as error:  # the same words as of who makes the store without a service
+        text = f"cannot make a store of {root}: {error.strerror}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Full(f"{text}; free disk space") from error
+        raise Broken(f"{text}; check that it is writable") from error
     try:
         yield _is_locked(file)
     finally:

@@ -244,9 +244,11 @@ def test_a_trace_is_a_file_that_may_be_replaced(tmp_path: Path) -> None:
 
 
 def test_a_store_must_be_a_folder_apart_from_the_videos(tmp_path: Path) -> None:
-    """A file in the store's place, and videos inside the store, are refused; a store beside or below them is not."""
+    """A file in the store's place or above it, and videos inside the store, are refused; a store beside or below them is not."""
     write(tmp_path / "file", "")
-    assert "is a file" in str(refused({"cache": {"store": str(tmp_path / "file")}, "dataset": task()}))
+    for place in ("file", "file/cache", "file/far/below"):
+        said = str(refused({"cache": {"store": str(tmp_path / place)}, "dataset": task()}))
+        assert f"cache.store is a folder, but {tmp_path / 'file'} is a file" in said
     for videos in ("/a/store", "/a/store/videos", "/a/store/*.mp4"):
         source = {"cache": {"store": "/a/store"}, "dataset": task(video_dataset_path=videos)}
         assert "lie inside the cache's store /a/store" in str(refused(source))

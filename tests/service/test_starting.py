@@ -19,7 +19,8 @@ from tests.service.served import Opener, described, in_child
 from viewcache.api.service import answers, files, run
 from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
-from viewcache.errors import NotFound
+from viewcache.catalog.readonly import run_query
+from viewcache.errors import Broken, NotFound
 
 OPEN = f"""
 import sys
@@ -146,3 +147,17 @@ def test_a_starter_that_was_killed_is_no_traceback(caplog: pytest.LogCaptureFixt
     run.tell_starter(writes, answers.Ok())
     (line,) = caplog.records
     assert (line.levelname, line.exc_info) == ("INFO", None)
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "a" * 300, "loop", "loop/x"])
+def test_a_store_that_cannot_be_made(place: str, videos: Path, tmp_path: Path) -> None:
+    """The error is the same as without a service, and it is typed; who only asks for what is there finds nothing."""
+    (tmp_path / "loop").symlink_to("loop")
+    store = tmp_path / place
+    for service in ("off", "auto"):
+        with pytest.raises(Broken, match="cannot make a store of .*; check that it is writable"):
+            viewcache.open(described(store, videos), service=service)
+    with pytest.raises(NotFound, match="no service runs for"):
+        stop(store)
+    with pytest.raises(NotFound, match="no catalog in"):
+        run_query(store, "select 1")
