@@ -376,7 +376,8 @@ def ask_to_end(root: Path, *, if_idle: bool, begun_by_hand: bool = True) -> None
 
     Raises:
         ServiceDown: it was about to end by itself.
-        Misuse: it is used, and was to end only if idle; or it was begun by hand, and was to end only if not.
+        Busy: it is used, and was to end only if idle.
+        Misuse: it was begun by hand, and was to end only if not.
     """
     client = Client(root, (), may_start=False)
     try:

@@ -24,7 +24,7 @@ def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
 
     Raises:
         NotFound: none runs.
-        Misuse: it is used, and was to end only if idle.
+        Busy: it is used, and was to end only if idle.
         Timeout: it did not end.
     """
     facts = files.read_facts(root) or _of_listener(root)

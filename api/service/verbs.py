@@ -22,7 +22,7 @@ from viewcache.api.service.sessions import Session, Sessions, Sitting
 from viewcache.api.service.usage import cpu_seconds
 from viewcache.api.session.cache import Cache
 from viewcache.api.session.making import AheadOfTime
-from viewcache.errors import Closed, Misuse, SeatTaken, ServiceVersion, ViewNotFound
+from viewcache.errors import Busy, Closed, Misuse, SeatTaken, ServiceVersion, ViewNotFound
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.reading.handle import OwnedTask
@@ -382,7 +382,7 @@ class Verbs:
         others = [each for each in self.sessions.all() if each is not session]
         if ask.if_idle and others:
             who = ", ".join(f"{each.pid} ({each.program})" for each in others)
-            raise Misuse(f"the service is used by the processes {who}; end them first")
+            raise Busy(f"the service is used by the processes {who}; end them first")
         if self._begun_by_hand and not ask.begun_by_hand:
             raise Misuse("the service was begun by hand: whoever did so ends it")
         self.stopping.set()

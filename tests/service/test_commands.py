@@ -244,8 +244,10 @@ def test_stop_ends_it(attach: Opener, store: Path, run: Run) -> None:
     cache = attach()
     pid = cache.stats().pid
     code, _, said = run("stop", store, "--if-idle")
-    assert code == 5
+    assert code == 4
     assert "the service is used by the processes" in said
+    _, out, _ = run("stop", store, "--if-idle", "--json")
+    assert json.loads(out)["error"]["kind"] == "busy"
     code, out, _ = run("stop", store, "--json")
     assert (code, json.loads(out)) == (0, {"stopped": pid})
     assert run("stop", store)[0] == 3
