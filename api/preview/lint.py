@@ -191,6 +191,8 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
             yield task.name, _refused(task, error, places.of(task, key))
             continue
         yield from wrong
+        if (unlabeled := _unlabeled(task, places)) is not None:
+            yield task.name, unlabeled
         files, batch = len(found), task.sampling.videos_per_batch
         if files < batch:
             empty = ", so with drop_last an epoch is empty" if task.drop_last else ""
@@ -201,6 +203,24 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
             epochs = min(task.epochs, config.cache.epochs_at_once(task))
             need = clip * files * task.sampling.samples_per_video * epochs
             yield from ((task.name, problem) for problem in _little(config, task, need))
+
+
+def _unlabeled(task: TaskSpec, places: _Places) -> Problem | None:
+    """A label table without labels where they are counted on, or where nothing else of it is used."""
+    from viewcache.materializer.dataset.labels import columns_of
+
+    dataset = task.dataset
+    columns = columns_of(dataset.labels)
+    names_labels = dataset.classes or dataset.label_separator is not None
+    uses_more = dataset.fields or dataset.where or dataset.split or dataset.weighted
+    is_of_segments = not {dataset.label_start_column, dataset.label_end_column}.isdisjoint(columns)
+    if not columns or dataset.label_column in columns or (not names_labels and (uses_more or is_of_segments)):
+        return None
+    text = (
+        f"task {task.name!r}: the table has no column {dataset.label_column!r}, so all labels are -1; label_column "
+        f"says which column has them: {', '.join(map(repr, sorted(columns)))}"
+    )
+    return Problem(Level.WARNING, "no_labels", text, places.of(task, "labels"))
 
 
 def _refused(task: TaskSpec, error: ViewcacheError, place: Place) -> Problem:

@@ -15,7 +15,7 @@ from viewcache.materializer.dataset.classes import Classes, first_epochs, separa
 from viewcache.materializer.dataset.columns import predicate_table, record_columns, record_labels
 from viewcache.materializer.dataset.fields import Fields
 from viewcache.materializer.dataset.past import ALWAYS, Past, recorded_columns
-from viewcache.materializer.dataset.rules import classes_of, part_of, weights_of
+from viewcache.materializer.dataset.rules import classes_of, part_of, refuse_below_zero, weights_of
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.dataset.table import as_text, is_list
@@ -89,9 +89,10 @@ class Annotations:
             clips: of a batch.
 
         Raises:
-            BadInput: a label is none of the classes, a weight is none, or a field lacks a value or is too large.
+            BadInput: a label is none of the classes or a number below 0, a weight is none, or a field lacks a value or is too large.
         """
         self.classes.check(chosen)
+        refuse_below_zero(self._spec, self._said, self.classes.labels, chosen)
         if self._weights is not None:
             self._weights.check(chosen, self._names)
         self._batch_columns.check(chosen, self._names, clips)

@@ -21,7 +21,7 @@ from viewcache.materializer.dataset.labels import labels_for, taken
 from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.names import names_for
 from viewcache.materializer.dataset.predicate import matching
-from viewcache.materializer.dataset.rules import classes_of, part_of, weights_of
+from viewcache.materializer.dataset.rules import classes_of, part_of, refuse_below_zero, weights_of
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.spec import ROOT, TaskSpec
 
@@ -71,6 +71,7 @@ def mistakes(task: TaskSpec, files: Sequence[Found]) -> Iterator[tuple[str, BadI
             clips = task.sampling.videos_per_batch * task.sampling.samples_per_video
             if classes is not None:
                 tried("classes" if spec.classes else "labels", partial(classes.check, chosen))
+                tried("labels", partial(refuse_below_zero, spec, said, classes.labels, chosen))
             if weights is not None:
                 tried(_weighted_by(task), partial(weights.check, chosen, listed.names))
             if fields is not None:
@@ -144,7 +145,8 @@ def _selected(task: TaskSpec, listed: _Listed, labels: pa.Array) -> NDArray[np.b
     where, said = task.dataset.where, listed.said
     if where is None:
         return np.ones(len(listed.names), bool)
-    if not (task.dataset.split or task.dataset.weighted or task.dataset.classes or task.dataset.fields):
+    numbered = pa.types.is_integer(labels.type)
+    if not (numbered or task.dataset.split or task.dataset.weighted or task.dataset.classes or task.dataset.fields):
         return None  # nothing depends on it
     columns = {
         "video": pa.array(listed.names),

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.names import escape, names_for, stem
-from viewcache.materializer.dataset.table import as_text, read_table
+from viewcache.materializer.dataset.table import as_text, place_of, read_table
 from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.media.source import is_local, local_path, shown
 from viewcache.materializer.spec import FOLDERS, LABEL
 
-__all__ = ["END", "START", "Labels", "has_segments", "labels_for", "taken"]
+__all__ = ["END", "START", "Labels", "columns_of", "has_segments", "labels_for", "taken"]
 
 START, END = "start_s", "end_s"
 """Default names of the columns that make a row a segment of its video."""
@@ -113,7 +113,7 @@ def labels_for(
         )
     segments = _segments(table, start_column, end_column, name)
     if segments is None and some:
-        _refuse_second_rows(video[mine], mine, paths, called, name)
+        _refuse_second_rows(video[mine], mine, paths, called, table, name)
     special = (video_column, label_column, *((start_column, end_column) if segments else ()))
     return Labels(
         video[mine],
@@ -143,18 +143,23 @@ def has_segments(labels: str | None, start_column: str = START, end_column: str 
 
     A table that cannot be read has none: who reads it whole says what is wrong.
     """
+    return not {start_column, end_column}.isdisjoint(columns_of(labels))
+
+
+def columns_of(labels: str | None) -> frozenset[str]:
+    """The names of a label table's columns; none where there is no table, or one that cannot be read."""
     if labels is None or labels == FOLDERS:
-        return False
+        return frozenset()
     version = None
     if is_local(labels):
         try:
             found = os.stat(local_path(labels))
         except OSError:
-            return False
+            return frozenset()
         if not stat.S_ISREG(found.st_mode):
-            return False
+            return frozenset()
         version = found.st_mtime_ns, found.st_size
-    return not {start_column, end_column}.isdisjoint(_names_of_columns(labels, version))
+    return _names_of_columns(labels, version)
 
 
 @lru_cache(maxsize=64)
@@ -194,7 +199,7 @@ def _segments(
     if len(wrong):
         row = int(wrong[0])
         raise BadInput(
-            f"{name}: the segment of row {row + 1} begins at {start[row]:g} s and ends at {end[row]:g} s; it must end "
+            f"{name}: the segment in {place_of(table, row)} begins at {start[row]:g} s and ends at {end[row]:g} s; it must end "
             "after it begins"
         )
     return start, end
@@ -214,8 +219,8 @@ def _seconds(table: pa.Table, column: str, missing: float, name: str) -> NDArray
     if len(wrong):
         row = int(wrong[0])
         raise BadInput(
-            f"{name}: {column} of row {row + 1} is {cells[row].as_py()!r}; it must be a number of seconds, or empty "
-            "for where the video begins or ends"
+            f"{name}: {column} in {place_of(table, row)} is {cells[row].as_py()!r}; it must be a number of seconds, "
+            "or empty for where the video begins or ends"
         )
     return np.where(empty, missing, seconds)
 
@@ -228,7 +233,12 @@ def _number(cell: object) -> float:
 
 
 def _refuse_second_rows(
-    video: NDArray[np.int64], rows: NDArray[np.int64], paths: Sequence[str], called: Sequence[str], name: str
+    video: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    paths: Sequence[str],
+    called: Sequence[str],
+    table: pa.Table,
+    name: str,
 ) -> None:
     _, first = np.unique(video, return_index=True)
     again = np.setdiff1d(np.arange(len(video)), first)
@@ -236,7 +246,7 @@ def _refuse_second_rows(
         at = int(again[0])
         row = int(rows[at])
         raise BadInput(
-            f"{name}: row {row + 1} names {paths[int(video[at])]!r} again ({called[row]!r}); one row a file, or say "
+            f"{name}: {place_of(table, row)} names {paths[int(video[at])]!r} again ({called[row]!r}); one row a file, or say "
             f"in columns {START} and {END} which segment of it each row is"
         )
 

@@ -7,17 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.classes import Classes, class_names
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.split import part_mask
-from viewcache.materializer.dataset.table import as_text, is_list
+from viewcache.materializer.dataset.table import as_text, is_list, place_of
 from viewcache.materializer.dataset.weights import ColumnWeights, ValueWeights, Weights
+from viewcache.materializer.media.source import shown
 from viewcache.materializer.spec import LABEL, ROOT, DatasetSpec
 
-__all__ = ["classes_of", "part_of", "weights_of"]
+__all__ = ["classes_of", "part_of", "refuse_below_zero", "weights_of"]
 
 MOST_CLASSES = 1_000_000
 """Where a video may have several labels: a clip then has four bytes for each."""
@@ -49,6 +51,32 @@ def classes_of(spec: DatasetSpec, labels: pa.Array, first: Mapping[str, int] | N
     if not found.count:
         raise BadInput(f"labels: column {spec.label_column!r} holds lists, and no video has a label in its own")
     return found
+
+
+def refuse_below_zero(spec: DatasetSpec, said: Said, labels: pa.Array, chosen: NDArray[np.bool_]) -> None:
+    """Refuse a class number below 0, which no loss takes: -1 in a batch says that a clip has no label.
+
+    Names of classes that are given may be whole numbers themselves: see `Classes.check` of these, and of lists.
+
+    Args:
+        spec: of the dataset.
+        said: of its items.
+        labels: of each item.
+        chosen: (items,) which are looked at.
+
+    Raises:
+        BadInput: the message names table, row and number.
+    """
+    if spec.labels is None or spec.classes or not pa.types.is_integer(labels.type):
+        return
+    numbers = pc.fill_null(labels, 0).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(chosen & (said.rows >= 0) & (numbers < 0))
+    if len(wrong):
+        row = int(wrong[0])
+        raise BadInput(
+            f"{shown(spec.labels)}: {spec.label_column} in {place_of(said.table, int(said.rows[row]))} is "
+            f"{numbers[row]}; whole numbers are class numbers, from 0: leave the cell empty for no label"
+        )
 
 
 def weights_of(spec: DatasetSpec, said: Said, labels: pa.Array) -> Weights | None:

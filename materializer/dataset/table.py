@@ -17,12 +17,15 @@ from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.media.reaching import cure, is_absent
 from viewcache.materializer.media.source import is_local, local_path, said, shown
 
-__all__ = ["as_text", "is_list", "read_table", "typed"]
+__all__ = ["as_text", "is_list", "place_of", "read_table", "typed"]
 
 MOST_BYTES = 1 << 30
 """Of a table: more than any list of videos takes, less than what a machine that reads it has."""
 MOST_ROWS = 10_000_000
 """Of a table: a small Parquet file may announce any number of rows."""
+
+_FIRST_LINE = b"first_line"
+"""In a table's metadata: the line of its first row in the file, where each row has a line of its own."""
 
 _UNREADABLE = (ValueError, csv.Error, OSError, UnicodeDecodeError, KeyError, ArithmeticError)
 
@@ -39,7 +42,7 @@ def read_table(labels: str) -> pa.Table:
     """
     data = _bytes(labels)
     try:
-        table = _read(data)
+        table, first_line = _read(data)
     except BadInput as refused:
         raise BadInput(f"{shown(labels)}: {refused}") from refused
     except _UNREADABLE as bad:
@@ -49,16 +52,24 @@ def read_table(labels: str) -> pa.Table:
         raise BadInput(f"{shown(labels)}: the table names a column twice: {', '.join(names)}")
     if not table.num_rows:
         raise BadInput(f"{shown(labels)} has no rows; leave labels out for a dataset without labels")
-    return pa.table([_plain(column) for column in table.columns], names)
+    metadata = None if first_line is None else {_FIRST_LINE: str(first_line)}
+    return pa.table([_plain(column) for column in table.columns], names, metadata=metadata)
 
 
-def _read(data: bytes) -> pa.Table:
+def place_of(table: pa.Table, row: int) -> str:
+    """Where a row stands, for errors: its line in the file where that is known, else which of the data rows it is."""
+    first = (table.schema.metadata or {}).get(_FIRST_LINE)
+    return f"data row {row + 1}" if first is None else f"line {int(first) + row}"
+
+
+def _read(data: bytes) -> tuple[pa.Table, int | None]:
+    """The table, and the line of its first row; None if not every row has one line of its own."""
     if data[:4] == b"PAR1":
         import pyarrow.parquet as parquet
 
         file = parquet.ParquetFile(io.BytesIO(data))
         _refuse_many(file.metadata.num_rows)
-        return file.read()
+        return file.read(), None
     if data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{":
         return _json_lines(data.removeprefix(b"\xef\xbb\xbf"))
     return _csv(data.decode("utf-8-sig"))
@@ -97,19 +108,24 @@ def _bytes(labels: str) -> bytes:
 # CSV ------------------------------------------------------------------------------------------------------------------
 
 
-def _csv(text: str) -> pa.Table:
+def _csv(text: str) -> tuple[pa.Table, int | None]:
     """Read a CSV whose first row names the columns; a column of whole numbers, or of numbers, becomes numbers."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     head = [name.strip() for name in next(reader, [])]
     if len(set(head)) != len(head):
         raise BadInput(f"the table names a column twice, blanks around names aside: {', '.join(head)}")
-    rows = [row for row in reader if row]
+    rows: list[list[str]] = []
+    before, has_lines = reader.line_num, True
+    for row in reader:
+        if row:
+            if len(row) != len(head):
+                raise BadInput(f"line {before + 1} of the table has {len(row)} fields, the first line {len(head)}")
+            rows.append(row)
+            has_lines = has_lines and before == len(rows)
+        before = reader.line_num
     _refuse_many(len(rows))
-    for number, row in enumerate(rows, 2):
-        if len(row) != len(head):
-            raise BadInput(f"row {number} of the table has {len(row)} fields, the first row {len(head)}")
     columns = zip(*rows, strict=True) if rows else ((),) * len(head)
-    return pa.table([typed(column) for column in columns], head)
+    return pa.table([typed(column) for column in columns], head), 2 if has_lines else None
 
 
 def typed(cells: Iterable[str]) -> pa.Array:
@@ -132,11 +148,12 @@ def _are_whole(cells: Iterable[str]) -> bool:
 # JSON lines -----------------------------------------------------------------------------------------------------------
 
 
-def _json_lines(data: bytes) -> pa.Table:
+def _json_lines(data: bytes) -> tuple[pa.Table, int | None]:
     """Read a table with an object a line; a text that looks like a time stays a text."""
     read = _parse_json(data, {})
     texts = {field.name: kept for field in read.schema if (kept := _as_written(field.type)) != field.type}
-    return _parse_json(data, texts) if texts else read
+    has_lines = data.rstrip().count(b"\n") + 1 == read.num_rows
+    return _parse_json(data, texts) if texts else read, 1 if has_lines else None
 
 
 def _parse_json(data: bytes, types: Mapping[str, pa.DataType]) -> pa.Table:

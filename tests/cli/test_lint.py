@@ -1,8 +1,11 @@
 """lint against the videos and the catalog: what a run would refuse is an error, at the place of its key."""
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import viewcache
 from tests.cli.site import CONFIG, Site
@@ -122,6 +125,50 @@ def test_lint_reads_the_label_table(site: Site, arguments: tuple[str, ...], keys
         str(opened.value).partition(": ")[2],
     )
     assert words in str(found["message"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("--scan",)])
+@pytest.mark.parametrize(("form", "row"), [("csv", "line 3"), ("jsonl", "line 2"), ("parquet", "data row 2")])
+def test_a_class_number_below_0_is_refused(site: Site, arguments: tuple[str, ...], form: str, row: str) -> None:
+    """-1 in a batch is no label, so a table says that by an empty cell; one that `where` leaves out does not matter."""
+    if form == "csv":
+        Path("labels.csv").write_text("video,label\na.mp4,2\nb.mp4,-1\nshort.mp4,-3\n")
+    elif form == "jsonl":
+        numbers = {"a.mp4": 2, "b.mp4": -1, "short.mp4": -3}
+        lines = [json.dumps({"video": video, "label": label}) for video, label in numbers.items()]
+        Path("labels.jsonl").write_text("\n".join(lines))
+    else:
+        table = pa.table({"video": ["a.mp4", "b.mp4", "short.mp4"], "label": [2, -1, -3]})
+        parquet.write_table(table, "labels.parquet")
+    site.edit(DATASET, f"{DATASET}  labels: ./labels.{form}\n  where: label is not null\n")
+    with pytest.raises(BadInput, match=f"labels.{form}: label in {row} is -1; whole numbers are class numbers"):
+        viewcache.open(site.config)
+    assert f"label in {row} is -1" in str(only(site, *arguments)["message"])
+    site.edit("label is not null", "label >= 0")
+    assert site.json("lint", *arguments)["errors"] == 0
+    with viewcache.open(site.config) as cache:
+        assert set(cache.read("train", 0, 0).label.tolist()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("head", "keys", "warned"),
+    [
+        ("video,class", "", True),
+        ("video,class", "classes: [x, y]\n  where: \"class = 'x'\"", True),
+        ("video,class", "label_column: class", False),
+        ("video,class", "fields: [class]", False),
+        ("video,end_s", "", False),
+        ("video,label", "", False),
+    ],
+)
+def test_a_table_without_labels_is_worth_a_word(site: Site, head: str, keys: str, warned: bool) -> None:
+    """Most likely its column has another name; a table of segments or of further columns needs none."""
+    Path("labels.csv").write_text(f"{head}\na.mp4,1\nb.mp4,1\nshort.mp4,1\n")
+    site.edit(DATASET, f"{DATASET}  labels: ./labels.csv\n  {keys}\n")
+    told = [problem for problem in site.json("lint")["problems"] if problem["kind"] == "no_labels"]
+    assert [each["level"] for each in told] == ["warning"] * warned
+    if warned:
+        assert "label_column says which column has them: 'class', 'video'" in told[0]["message"]
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def test_parquet_and_other_columns(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name,label\na,1\n", "has no column 'video'; it has 'name', 'label'"),
-        ("video,label\ncats/a,1\ncats/a.mp4,2\n", "row 2 names 'cats/a.mp4' again"),
+        ("video,label\ncats/a,1\ncats/a.mp4,2\n", "line 3 names 'cats/a.mp4' again"),
         ("video,label\nnope,1\n", "none of its 1 rows names a video.*'nope', the first video is 'cats/a.mp4'"),
-        ("video,label\ncats/a\n", "row 2 of the table has 1 fields, the first row 2"),
+        ("video,label\ncats/a\n", "line 2 of the table has 1 fields, the first line 2"),
         ("video,video\na,b\n", "names a column twice"),
         ('video,label\n"cats/a,1\n', "neither a UTF-8 CSV nor a Parquet or JSON lines table"),
     ],
@@ -85,6 +85,29 @@ def test_tables_that_do_not_fit(text: str, message: str, tmp_path: Path) -> None
     """What is wrong with a table is said with the value and the place."""
     with pytest.raises(BadInput, match=message):
         labels_for(PATHS, written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "place"),
+    [
+        ("l.csv", "video,label,start_s\ncats/a,1,0\ncats/b,1,soon\n", "line 3"),
+        ("l.csv", 'video,label,start_s\ncats/a,"1\n2",0\ncats/b,1,soon\n', "data row 2"),
+        ("l.csv", "video,label,start_s\n\ncats/a,1,0\ncats/b,1,soon\n", "data row 2"),
+        ("l.jsonl", '{"video": "cats/a", "start_s": "0"}\n{"video": "cats/b", "start_s": "soon"}\n', "line 2"),
+        ("l.jsonl", '{"video": "cats/a", "start_s": "0"}\n\n{"video": "cats/b", "start_s": "soon"}', "data row 2"),
+    ],
+)
+def test_a_row_is_named_by_its_line(file: str, text: str, place: str, tmp_path: Path) -> None:
+    """As an editor counts, where each row is a line of the file; else it is said that rows of data are counted."""
+    (tmp_path / file).write_text(text)
+    with pytest.raises(BadInput, match=f"start_s in {place} is 'soon'"):
+        labels_for(PATHS, str(tmp_path / file))
+
+
+def test_a_line_of_other_length_is_named(tmp_path: Path) -> None:
+    """Also behind rows that take several lines."""
+    with pytest.raises(BadInput, match="line 5 of the table has 3 fields, the first line 2"):
+        labels_for(PATHS, written(tmp_path, 'video,label\n\ncats/a,"1\n2"\ncats/b,1,3\n'))
 
 
 def test_tables_that_cannot_be_read(tmp_path: Path) -> None:

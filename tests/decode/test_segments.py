@@ -82,7 +82,7 @@ def test_a_second_row_names_the_columns(tmp_path: Path) -> None:
     path = tmp_path / "l.csv"
     path.write_text("video,label\na,1\nb,2\na.mp4,3\n")
     with pytest.raises(
-        BadInput, match=r"row 3 names 'a.mp4' again \('a.mp4'\); one row a file, or say in columns start_s"
+        BadInput, match=r"line 4 names 'a.mp4' again \('a.mp4'\); one row a file, or say in columns start_s"
     ):
         labels_for(PATHS, str(path))
 
@@ -103,5 +103,5 @@ def test_times_that_are_no_numbers(tmp_path: Path, value: object) -> None:
     """Refused with the row and the value."""
     table = pa.table({"video": ["a", "b"], "end_s": [value, value]})
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
-    with pytest.raises(BadInput, match=f"end_s of row 1 is {value!r}; it must be a number of seconds"):
+    with pytest.raises(BadInput, match=f"end_s in data row 1 is {value!r}; it must be a number of seconds"):
         labels_for(PATHS, str(tmp_path / "t.parquet"))
