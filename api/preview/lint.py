@@ -169,16 +169,21 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
     Other machines are asked only for a ``scan``; without one, what the budget keeps is guessed by the number of files.
     """
     from viewcache.materializer.dataset.checked import mistakes
-    from viewcache.materializer.dataset.discover import discover
+    from viewcache.materializer.dataset.discover import discover, refuse_unknown_scheme
     from viewcache.materializer.dataset.links import links_of
     from viewcache.materializer.media.source import is_local
     from viewcache.materializer.places import places_of
 
     for task in config.tasks:
         dataset, wrong = task.dataset, []
-        if not scan and not all(map(is_local, places_of(dataset.uri))):
-            continue
+        far = [place for place in places_of(dataset.uri) if not is_local(place)]
         try:
+            key = f"{dataset.media}_dataset_path"
+            for place in far:
+                if "::" not in place:  # a chain is refused where it is listed
+                    refuse_unknown_scheme(place)
+            if far and not scan:
+                continue
             key = "link_roots"
             links = links_of(dataset)
             key = f"{dataset.media}_dataset_path"

@@ -89,7 +89,8 @@ class Annotations:
             clips: of a batch.
 
         Raises:
-            BadInput: a label is none of the classes or a number below 0, a weight is none, or a field lacks a value or is too large.
+            BadInput: a label is none of the classes or below 0, a weight is none, or a field lacks a value or is too
+                large.
         """
         self.classes.check(chosen)
         refuse_below_zero(self._spec, self._said, self.classes.labels, chosen)

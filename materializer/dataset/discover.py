@@ -26,6 +26,7 @@ from viewcache.materializer.media.reaching import cure, is_absent, is_passing, r
 from viewcache.materializer.media.source import Stamp, is_local, local_path, said, shown, stamp_of
 from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
+from viewcache.suggest import did_you_mean
 
 __all__ = ["discover"]
 
@@ -401,6 +402,7 @@ def _file_system(uri: str) -> tuple[Any, str]:
         raise BadInput(
             f"{shown(uri)}: no user or password in a dataset's URL; use the file system's own profile or environment"
         )
+    refuse_unknown_scheme(uri)
     quiet_requests()
     try:
         fs, path = url_to_fs(uri)
@@ -409,6 +411,20 @@ def _file_system(uri: str) -> tuple[Any, str]:
     except Exception as failed:  # as in open_source
         raise _not_listed(uri, failed) from failed
     return fs, path
+
+
+def refuse_unknown_scheme(uri: str) -> None:
+    """Refuse a URL that no file system of fsspec is for; nobody is asked over a network.
+
+    Raises:
+        DatasetNotFound: so it is, with the scheme that was most likely meant.
+    """
+    from fsspec import available_protocols
+
+    scheme, known = uri.partition("://")[0], available_protocols()
+    if scheme not in known:
+        meant = did_you_mean(scheme, known) or "fsspec.available_protocols() lists those that it has"
+        raise DatasetNotFound(f"{shown(uri)}: fsspec has no file system for {scheme}://; {meant}")
 
 
 def _not_listed(uri: str, failed: Exception) -> ViewcacheError:

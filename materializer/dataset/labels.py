@@ -199,8 +199,8 @@ def _segments(
     if len(wrong):
         row = int(wrong[0])
         raise BadInput(
-            f"{name}: the segment in {place_of(table, row)} begins at {start[row]:g} s and ends at {end[row]:g} s; it must end "
-            "after it begins"
+            f"{name}: the segment in {place_of(table, row)} begins at {start[row]:g} s and ends at {end[row]:g} s; it "
+            "must end after it begins"
         )
     return start, end
 
@@ -246,8 +246,8 @@ def _refuse_second_rows(
         at = int(again[0])
         row = int(rows[at])
         raise BadInput(
-            f"{name}: {place_of(table, row)} names {paths[int(video[at])]!r} again ({called[row]!r}); one row a file, or say "
-            f"in columns {START} and {END} which segment of it each row is"
+            f"{name}: {place_of(table, row)} names {paths[int(video[at])]!r} again ({called[row]!r}); one row a file, "
+            f"or say in columns {START} and {END} which segment of it each row is"
         )
 
 

@@ -1,6 +1,7 @@
 """lint against the videos and the catalog: what a run would refuse is an error, at the place of its key."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from pyarrow import parquet
 import viewcache
 from tests.cli.site import CONFIG, Site
 from tests.clips import encode
-from viewcache.errors import BadInput, BudgetTooSmall, ConfigError
+from viewcache.errors import BadInput, BudgetTooSmall, ConfigError, DatasetNotFound
 from viewcache.materializer.planning import size
 
 DATASET = "  video_dataset_path: ./videos\n"
@@ -125,6 +126,24 @@ def test_lint_reads_the_label_table(site: Site, arguments: tuple[str, ...], keys
         str(opened.value).partition(": ")[2],
     )
     assert words in str(found["message"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("--scan",)])
+@pytest.mark.parametrize(
+    ("url", "cure"),
+    [("htp://foo/bar", "did you mean http?"), ("zzzzz://foo/bar", "fsspec.available_protocols() lists those")],
+)
+def test_a_scheme_that_nobody_knows(site: Site, arguments: tuple[str, ...], url: str, cure: str) -> None:
+    """It is told at its key without a network, and by whoever opens the cache; one that is known is not asked."""
+    site.edit(DATASET, f"  video_dataset_path: {url}\n")
+    found = only(site, *arguments)
+    assert (found["kind"], found["at"]) == ("dataset_not_found", (9, 3))
+    said = f"{url}: fsspec has no file system for {url.partition(':')[0]}://; {cure}"
+    assert said in str(found["message"])
+    with pytest.raises(DatasetNotFound, match=re.escape(said)):
+        viewcache.open(site.config)
+    site.edit(url, "s3://no-such-bucket/videos")
+    assert site.json("lint")["errors"] == 0
 
 
 @pytest.mark.parametrize("arguments", [(), ("--scan",)])

@@ -244,7 +244,7 @@ def test_a_trace_is_a_file_that_may_be_replaced(tmp_path: Path) -> None:
 
 
 def test_a_store_must_be_a_folder_apart_from_the_videos(tmp_path: Path) -> None:
-    """A file in the store's place or above it, and videos inside the store, are refused; a store beside or below them is not."""
+    """A file in the store's place or above it, and videos inside it, are refused; a store beside or below is not."""
     write(tmp_path / "file", "")
     for place in ("file", "file/cache", "file/far/below"):
         said = str(refused({"cache": {"store": str(tmp_path / place)}, "dataset": task()}))

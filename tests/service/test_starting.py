@@ -155,7 +155,7 @@ def test_a_store_that_cannot_be_made(place: str, videos: Path, tmp_path: Path) -
     (tmp_path / "loop").symlink_to("loop")
     store = tmp_path / place
     for service in ("off", "auto"):
-        with pytest.raises(Broken, match="cannot make a store of .*; check that it is writable"):
+        with pytest.raises(Broken, match=r"cannot make a store of .*; check that it is writable"):
             viewcache.open(described(store, videos), service=service)
     with pytest.raises(NotFound, match="no service runs for"):
         stop(store)
