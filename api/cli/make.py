@@ -1,7 +1,8 @@
 """The commands that make something, or say what would be made: plan, scan, run."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -150,10 +151,10 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         else:
             cache = open(named_files(arguments.config), progress=bar.at)
     with cache:
-        return _materialize(cache, arguments.epochs, terminal)
+        return _materialize(cache, arguments.epochs, terminal, arguments.config)
 
 
-def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
+def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal, named: Sequence[str]) -> int:
     import time
 
     from viewcache.materializer.choices import Media
@@ -203,10 +204,11 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal) -> int:
         if from_kept and not failure:
             terminal.show(f"{counted(from_kept, what)} will be made from kept pictures when they are read")
         if left_out and not failure:
-            why = "`viewcache plan` says what is kept"
+            why = f"`{shlex.join(['viewcache', 'plan', *named])}` says what is kept"
             terminal.show(f"{counted(left_out, what)} not kept, to be made when they are read; {why}")
     if counts.get("failed"):
-        terminal.say(f'{counted(counts["failed"], what)} could not be made: `viewcache sql "from errors"` says why')
+        why = f'`{shlex.join(["viewcache", "sql", *named[:1]])} "from errors"` says why'
+        terminal.say(f"{counted(counts['failed'], what)} could not be made: {why}")
         return 1
     if counts.get("planned") and failure:
         terminal.say(f"{counted(counts['planned'], what)} not made: {failure}")

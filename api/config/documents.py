@@ -160,7 +160,8 @@ def differences(sources: Sequence[TextSource], more: Config, running: Config) ->
             raise given[key].error(
                 ConfigCode.OTHER_CACHE,
                 f"cache.{key} is {_shown(getattr(theirs, key))}, but the cache is open with "
-                f"{_shown(getattr(mine, key))}: use that, or end the service by `viewcache stop` first",
+                f"{_shown(getattr(mine, key))}: use that, or end the service by "
+                f"`viewcache stop {mine.local.url}` first",
             )
     return [each.told(mine.local.url) for each in differing(given, more, settings_of(running))]
 

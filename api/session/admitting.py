@@ -27,12 +27,12 @@ def check_same(known: TaskSpec, task: TaskSpec, mine: Config, theirs: Config) ->
             task.place,
             ConfigCode.GIVEN_TWICE,
             f"the task {task.name!r} is open with the fields {has}, here it has {given}: end the service by `viewcache "
-            "stop` first, or ask for the same",
+            f"stop {mine.cache.local.url}` first, or ask for the same",
         )
     if task.epochs > known.epochs:
         raise error_at(
             task.place,
             ConfigCode.GIVEN_TWICE,
             f"the task {task.name!r} is open with {known.epochs} epochs, here it has {task.epochs}: end the service by "
-            "`viewcache stop` first, or ask for as many",
+            f"`viewcache stop {mine.cache.local.url}` first, or ask for as many",
         )

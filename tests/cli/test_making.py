@@ -167,9 +167,10 @@ def test_a_clip_whose_audio_cannot_be_made_is_not_ready(site: Site, service: str
     assert site.json("run")["predicted"]["objects"] == 0, "audio that lies there is not made again"
     site.edit("store: ./cache", "store: ./other")
     site.edit("rate: 16000", "rate: 16000, on_no_audio: bad")
-    for _ in range(2):
-        assert site.json("run", code=1)["clips"] == {"planned": 0, "making": 0, "ready": 4, "failed": 12}
-        assert "12 clips could not be made" in site.words
+    for named in ((), (str(site.config),)):
+        assert site.json("run", *named, code=1)["clips"] == {"planned": 0, "making": 0, "ready": 4, "failed": 12}
+        command = " ".join(["viewcache", "sql", *named, '"from errors"'])
+        assert f"12 clips could not be made: `{command}` says why" in site.words
 
 
 def _of_images(site: Site, **cache: object) -> None:

@@ -273,7 +273,9 @@ def test_serve_in_the_foreground(store: Path, videos: Path, tmp_path: Path, atta
         assert later.stats().pid == serving.pid
         assert len(later.warnings) == 1
         later.close()
-        with pytest.raises(ConfigError, match="is open with 3 epochs, here it has 9: end the service by"):
+        with pytest.raises(
+            ConfigError, match=f"is open with 3 epochs, here it has 9: end the service by `viewcache stop {store}`"
+        ):
             attach(epochs=9)
         serving.terminate()
         assert serving.wait(30) == 0
