@@ -16,6 +16,10 @@ from viewcache.suggest import suggest
 __all__ = ["Entries"]
 
 
+_ELSEWHERE = {"batchsize": "videos_per_batch"}
+"""What other libraries call a key, see `suggest` → the key."""
+
+
 class Entries:
     """The entries of one mapping of the file, with the section of the table that they belong to."""
 
@@ -53,12 +57,13 @@ class Entries:
         """Keys that an unknown one was most likely meant to be: their values are not known to be missing."""
         self._read: dict[str, Part[Any]] = {}
         known = [key.name for key in section.keys]
+        elsewhere = {word: self.written(key) for word, key in _ELSEWHERE.items() if key in known}
         for name in self._given:
             if name not in known:
                 where = f"in {label}" if label else "at the top of a configuration"
-                message = f"unknown key {short(name)} {where}; {_home(name, known)}"
+                message = f"unknown key {short(name)} {where}; {_home(name, known, elsewhere)}"
                 problems.report(error_at(node.keys[name], ConfigCode.UNKNOWN_KEY, message))
-                self._meant.update(filter(None, [suggest(name, known)]))
+                self._meant.update(filter(None, [suggest(name, known, elsewhere)]))
         for key in section.keys:
             written = self.written(key.name)
             if key.required and written not in self._given:
@@ -164,9 +169,9 @@ class Entries:
         raise wrong(ConfigCode.WRONG_TYPE, node, self.section.key(name), label)
 
 
-def _home(name: str, known: list[str]) -> str:
+def _home(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
     """What to say about an unknown key: which known one is near, or else under which section it belongs."""
-    text = hint(name, known)
+    text = hint(name, known, elsewhere)
     if text.startswith("known"):
         for section in SECTIONS.values():
             if section.path and any(key.name == name for key in section.keys):

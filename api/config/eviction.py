@@ -32,7 +32,11 @@ def read_eviction(cache: Entries, folder: str) -> EvictionSpec:
     """
     if not cache.has("eviction"):
         return EvictionSpec()
-    entries = Entries(cache.child("eviction"), SECTIONS["eviction"], "cache.eviction", cache.problems)
+    given = cache.child("eviction")
+    if isinstance(given.value, str):
+        message = f"cache.eviction must be a mapping, got {given.shown()}; write {{policy: {given.value}}}"
+        raise given.error(ConfigCode.WRONG_TYPE, message)
+    entries = Entries(given, SECTIONS["eviction"], "cache.eviction", cache.problems)
     own = cache.problems.part(partial(_folder, entries, folder))
     marks = cache.problems.part(partial(_marks, entries))
     policy = cache.problems.part(partial(_policy, entries, own))

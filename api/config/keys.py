@@ -5,7 +5,8 @@ and nothing about a key may be written twice. Validation, the hints in errors, d
 (``schema.py``) all come from it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from viewcache.api.config.audio_keys import AUDIO
 from viewcache.api.config.dataset_keys import DATASET, MOST_SEED
@@ -390,8 +391,8 @@ STEP_KEYS: dict[BranchType, tuple[str, ...]] = {
 """Which keys a step has beside name, branch_type, inputs and outputs, by its type."""
 
 
-def hint(wrong: str, known: Iterable[str]) -> str:
-    """Words that name the nearest known word, if one is near, and then all of them."""
+def hint(wrong: str, known: Iterable[str], elsewhere: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Words that name the nearest known word, if one is near, and then all of them; ``elsewhere``: see `suggest`."""
     known = list(known)
-    question = did_you_mean(wrong, known)
+    question = did_you_mean(wrong, known, elsewhere)
     return (question and question + " ") + "known: " + ", ".join(known)

@@ -174,7 +174,7 @@ def sources_of(source: ConfigSource | Iterable[ConfigSource]) -> list[ConfigSour
     is_one = isinstance(source, str | bytes | os.PathLike | Mapping) or not isinstance(source, Iterable)
     found: list[Any] = [source] if is_one else list(cast(Any, source))
     for each in found:
-        if not isinstance(each, str | os.PathLike | Mapping):
+        if not isinstance(each, str | os.PathLike | Mapping) or each == "":
             given = "…" if isinstance(each, bytes) else short_repr(each)  # bytes may hold credentials
             raise BadInput(f"source={given}, of type {type(each).__name__}: name a path, YAML text or a mapping")
     return found

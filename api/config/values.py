@@ -275,8 +275,9 @@ def _urls(node: Node, key: Key, label: str) -> tuple[str, ...]:
 def _catalog(node: Node, key: Key, label: str) -> str:
     url = read_url(node, key, label)
     if url != "duckdb" and not url.startswith(_DATABASE):
-        # Not shown: a connection string of another form may hold a password.
-        raise node.error(ConfigCode.WRONG_FORMAT, f"{label} must be {key.expects()}")
+        # Only a word is shown: a connection string of another form may hold a password.
+        given = f", got {url!r}" if re.fullmatch(r"[A-Za-z]{1,20}", url) else ""
+        raise node.error(ConfigCode.WRONG_FORMAT, f"{label} must be {key.expects()}{given}")
     return url
 
 

@@ -11,6 +11,7 @@ from viewcache.api.service.jobs import ENVIRONMENT as JOB
 from viewcache.api.service.jobs import current_job
 from viewcache.errors import BadInput, CatalogBusy
 from viewcache.materializer.choices import ServiceMode
+from viewcache.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from viewcache.api.session.cache import Cache
@@ -101,5 +102,8 @@ def _mode(given: str | None, configured: ServiceMode) -> ServiceMode:
             try:
                 return ServiceMode(value)
             except ValueError:
-                raise BadInput(f"{name}={value!r}: {', '.join(ServiceMode)}") from None
+                question = did_you_mean(value, ServiceMode)
+                cure = f"; {question}" if question else ""
+                allowed = ", ".join(ServiceMode)
+                raise BadInput(f"{name}={value!r}: who owns the store is one of {allowed}{cure}") from None
     return configured

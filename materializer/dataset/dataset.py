@@ -395,8 +395,8 @@ class Dataset:
         """
         row = self.files.row_of_name.get(name)
         if row is None:
-            first = ", ".join(map(repr, self.files.names[:3]))
-            raise ViewNotFound(f"no {self.spec.media} {name!r} in {self.spec.uri}; it has {len(self)}: {first}, …")
+            first = ", ".join(map(repr, self.files.names[:3])) + (", …" if len(self) > 3 else "")
+            raise ViewNotFound(f"no {self.spec.media} {name!r} in {self.spec.uri}; it has {len(self)}: {first}")
         self.files.headers.look([row])
         return self._file(row)
 

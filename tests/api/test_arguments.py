@@ -103,17 +103,23 @@ def test_lists_of_any_kind_are_taken(cache: Cache) -> None:
         assert np.array_equal(cache.frames("train", V, seconds=seconds), wanted[:1])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("source", [3, None, b"train.yaml", [3], object()])
+@pytest.mark.parametrize("source", [3, None, b"train.yaml", [3], object(), "", [""]])
 def test_a_configuration_is_a_path_a_text_or_a_mapping(source: Any) -> None:
     """All else is refused before anything is opened."""
     with pytest.raises(BadInput, match=r"^source=.*, of type .*: name a path, YAML text or a mapping"):
         viewcache.open(source)
 
 
+def test_a_word_for_the_owner_that_is_misspelt() -> None:
+    """The nearest one is named."""
+    with pytest.raises(BadInput, match=r"service='of': .*; did you mean off\?$"):
+        viewcache.open({"cache": {"store": "never"}}, service="of")
+
+
 @pytest.mark.parametrize("service", [False, 3, ["off"]])
 def test_who_owns_the_store_is_a_word(service: Any) -> None:
     """``service=False`` does not mean what the configuration says."""
-    with pytest.raises(BadInput, match=r"service=.*: auto, off, attach"):
+    with pytest.raises(BadInput, match=r"service=.*: who owns the store is one of auto, off, attach"):
         viewcache.open({"cache": {"store": "never"}}, service=service)
 
 

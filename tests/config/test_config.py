@@ -223,10 +223,11 @@ def test_a_store_that_cannot_be_is_refused() -> None:
 
 
 def test_catalogs_of_other_kinds_are_refused() -> None:
-    """Only DuckDB and PostgreSQL; a string that may hold a password is not shown."""
-    for catalog in ("mysql://db/x", "host=db password=hunter2", "DuckDB", "postgres://db/x"):
+    """Only DuckDB and PostgreSQL; a string that may hold a password is not shown, a mere word is."""
+    for catalog in ("mysql://db/x", "host=db password=hunter2", "DuckDB", "sqlite", "postgres://db/x"):
+        given = f", got {catalog!r}" if catalog.isalpha() else ""
         assert str(refused({"cache": {"catalog": catalog}})) == (
-            "<mapping>: cache.catalog must be duckdb or a postgresql:// URL"
+            f"<mapping>: cache.catalog must be duckdb or a postgresql:// URL{given}"
         )
     assert load({"cache": {"catalog": "postgresql://me@db:5432/x?sslmode=verify-full"}}).tasks == ()
 

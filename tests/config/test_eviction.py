@@ -48,3 +48,9 @@ def test_what_is_wrong_is_said(keys: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         eviction(**keys)
     assert says in str(caught.value)
+
+
+def test_a_policy_alone_is_shown_as_a_mapping() -> None:
+    """What most people write first says what to write instead."""
+    with pytest.raises(ConfigError, match=r"cache.eviction must be a mapping, got 'lru'; write \{policy: lru\}$"):
+        load({"cache": {"eviction": "lru"}, "dataset": task()})

@@ -18,6 +18,7 @@ MISTAKES = [
     ("input_source: file", "input_source: flie", ConfigCode.UNKNOWN_CHOICE, (5, 17), "did you mean file?"),
     ("videos_per_batch: 8", "videos_per_batch: eight", ConfigCode.WRONG_TYPE, (9, 23), "got 'eight'"),
     ("videos_per_batch: 8", 'videos_per_batch: "8"', ConfigCode.WRONG_TYPE, (9, 23), "remove the quotes"),
+    ("videos_per_batch: 8", "batch_size: 8", ConfigCode.UNKNOWN_KEY, (9, 5), "did you mean videos_per_batch?"),
     ("videos_per_batch: 8", "videos_per_batch:", ConfigCode.MISSING_KEY, (9, 22), "videos_per_batch is empty"),
     ("    videos_per_batch: 8\n", "", ConfigCode.MISSING_KEY, (9, 5), "needs the key videos_per_batch"),
     ("frame_stride: 4", "stride: 4", ConfigCode.UNKNOWN_KEY, (11, 5), "did you mean frame_stride?"),

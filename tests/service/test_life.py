@@ -419,7 +419,9 @@ def test_what_cannot_be_opened_is_told_to_who_starts(store: Path, tmp_path: Path
         viewcache.open(described(tmp_path / "own", tmp_path / "nowhere"), service="off")
     assert type(missing.value) is type(same.value)
     assert str(missing.value) == str(same.value)
-    with pytest.raises(BadInput, match=r"VIEWCACHE_SERVICE='maybe'|service='maybe': auto, off, attach"):
+    with pytest.raises(
+        BadInput, match=r"VIEWCACHE_SERVICE='maybe'|service='maybe': who owns the store is one of auto, off"
+    ):
         viewcache.open(described(store, videos), service="maybe")
 
 
