@@ -110,7 +110,7 @@ class ProbeMode(StrEnum):
     """By its header, where that tells enough; every packet is looked at when the video is decoded first."""
     TIMES = "times"
     """Likewise, but by its packets also where the header does not tell when frames are shown. No word of the YAML:
-    sampling by time asks for it."""
+    sampling by time asks for it, and a ``where`` by rates or lengths."""
     FULL = "full"
     """Every packet, of every file."""
 

@@ -100,6 +100,7 @@ def encode(
     muxer: dict[str, str] | None = None,
     irregular: bool = False,
     ticks: int = 1000,
+    step: int | None = None,
     colors: tuple[int, int] | None = None,
     source: Sequence[np.ndarray] | None = None,
 ) -> Path:
@@ -116,6 +117,7 @@ def encode(
         muxer: options of the container.
         irregular: give frames uneven durations.
         ticks: units of the encoder's clock in a second.
+        step: units from frame to frame; None = 25 frames a second.
         colors: AVColorSpace and AVColorRange to convert to and to tag.
         source: RGB frames to encode, instead of moving texture.
     """
@@ -135,7 +137,7 @@ def encode(
             if colors is not None:
                 frame.colorspace, frame.color_range = colors
             frame.pts, frame.time_base, frame.pict_type = time, Fraction(1, ticks), 0
-            time += 20 + 13 * (number % 5) if irregular else ticks // 25
+            time += 20 + 13 * (number % 5) if irregular else step or ticks // 25
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
     return path

@@ -32,7 +32,7 @@ In the order of work:
 - ``classes``: the numbers of labels, one or several of an item
 - ``segments``: items, whole videos and segments of them: which frames each has
 - ``said``: which items a label table makes of the files, and what it says of each
-- ``past``: what was drawn of items that the label table has no row for any more
+- ``past``: what a task has drawn by that is not so any more: rows of the label table, headers that lied
 - ``fields``: further columns that come with the clips of a batch
 - ``columns``: what a label table says, as rows of the catalog
 - ``weights``: how often each video comes in an epoch

@@ -45,6 +45,7 @@ class Annotations:
         self._spec = spec
         self._items = items
         self._said = said
+        self._past = past
         labels = said.labels
         if spec.label_separator is not None:
             labels = separated(labels, spec.label_separator)
@@ -100,7 +101,8 @@ class Annotations:
 
     def predicate_table(self, good: NDArray[np.bool_]) -> pa.Table:
         """What a predicate can name; ``good`` says which files the task can use."""
-        return predicate_table(self._items, good, self._said, self.classes.labels, self._spec.label_column)
+        labels, column = self.classes.labels, self._spec.label_column
+        return predicate_table(self._items, good, self._said, labels, column, self._past.selected_by)
 
     def part_mask(self, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which items are in the task's part of the dataset; see `split.part_mask`."""

@@ -1,5 +1,7 @@
 """What a label table says of a dataset's items, as rows of the catalog and for predicates: labels, further columns."""
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,18 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import VideoStatus
+from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.dataset.table import as_text, is_list
+from viewcache.materializer.dataset.video_file import VideoFile
+from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.spec import LABEL
 
-__all__ = ["add_label", "predicate_table", "record_columns", "record_labels"]
+__all__ = ["add_label", "changed_columns", "predicate_table", "record_columns", "record_labels"]
 
-_OF_HEADERS = ("frames", "fps", "duration_s", "height", "width", "codec", "status")
+_FACTS = ("frames", "fps", "duration_s", "height", "width", "codec")
+_OF_HEADERS = (*_FACTS, "status")
 """What a predicate names of a file."""
 
 
@@ -27,7 +33,12 @@ def add_label(columns: dict[str, Any], label_column: str, labels: pa.Array) -> N
 
 
 def predicate_table(
-    items: KnownItems, good: NDArray[np.bool_], said: Said, labels: pa.Array, label_column: str = LABEL
+    items: KnownItems,
+    good: NDArray[np.bool_],
+    said: Said,
+    labels: pa.Array,
+    label_column: str = LABEL,
+    selected_by: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> pa.Table:
     """What a predicate can name: the items' own columns and those of the label table.
 
@@ -40,6 +51,7 @@ def predicate_table(
         said: of each item.
         labels: of each item.
         label_column: the name that the table has for them.
+        selected_by: content key of a file → columns that hold in place of what is known of it now.
 
     Returns:
         One row for each item that may be drawn, in their order.
@@ -55,12 +67,7 @@ def predicate_table(
         "name": of_files(files.names.array),
         "path": of_files(files.paths.array),
         "label": labels,
-        "frames": of_files(pa.array(files.frames)),
-        "fps": of_files(files.column("fps")),
-        "duration_s": of_files(files.column("duration_s")),
-        "height": of_files(pa.array(files.height)),
-        "width": of_files(pa.array(files.width)),
-        "codec": of_files(files.column("codec")),
+        **{name: of_files(_as_selected(files, name, selected_by or {})) for name in _FACTS},
         "status": of_files(status),
     }
     for name in sorted(said.others):
@@ -70,6 +77,37 @@ def predicate_table(
         columns.setdefault("end_s", pa.array(items.end_s, mask=items.end_s == np.inf))
     add_label(columns, label_column, labels)
     return pa.table(columns).filter(pa.array(said.listed))
+
+
+def _as_selected(files: Files, name: str, selected_by: Mapping[str, Mapping[str, Any]]) -> pa.Array:
+    """(files,) what a predicate sees of a column: what is known now, or what the task has drawn by."""
+    known = files.column(name) if name in ("fps", "duration_s", "codec") else pa.array(getattr(files, name))
+    before = {files.row_of_key.get(key): each[name] for key, each in selected_by.items() if name in each}
+    before.pop(None, None)  # of files that are others by now
+    if not before:
+        return known
+    values = known.to_pylist()
+    for row, value in before.items():
+        values[row] = value
+    return pa.array(values, known.type)
+
+
+def changed_columns(where: str | None, before: VideoFile, found: VideoFacts | None) -> dict[str, Any]:
+    """The columns of a file that a predicate names, as they were, if one of them is found to be another.
+
+    Args:
+        where: the predicate.
+        before: the file as it was known.
+        found: what was found of it; None if nothing can be decoded.
+    """
+    named = [name for name in _FACTS if where is not None and re.search(rf"\b{name}\b", where, re.IGNORECASE)]
+    height, width = before.size
+    known = {name: getattr(before, name) for name in ("frames", "fps", "duration_s", "codec")}
+    known |= {"height": height, "width": width}
+    now: dict[str, Any] = {}
+    if found is not None:
+        now = found._asdict() | dict(zip(("height", "width"), found.shown_size, strict=True))
+    return {name: known[name] for name in named} if any(known[name] != now.get(name) for name in named) else {}
 
 
 def record_labels(catalog: Catalog, items: KnownItems, said: Said, labels: pa.Array) -> None:

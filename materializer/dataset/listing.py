@@ -50,6 +50,8 @@ __all__ = ["Progress", "files_of", "list_again", "list_files", "needs_headers", 
 
 _BY_HEADER = re.compile(r"\b(frames|fps|duration_s|height|width|codec|status)\b", re.IGNORECASE)
 """Columns of a predicate that are known of a video whose header was read."""
+_BY_TIMES = re.compile(r"\b(fps|duration_s)\b", re.IGNORECASE)
+"""Those that are sure only where it is known when frames are shown: some headers do not tell, and packets do."""
 
 Progress = Callable[[int, int, str], None]
 """Called with files done, files in all, and the name of the last one."""
@@ -75,6 +77,8 @@ def files_of(task: TaskSpec, probe: ProbeMode | None = None) -> DatasetSpec:
         # Who shares a dataset that grows sees it grow at the same place, so it is looked into in one way for all.
         columns = dataset.label_start_column, dataset.label_end_column
         timed = task.sampling.by_time or dataset.grows or has_segments(dataset.labels, *columns)
+        # A video must not be selected by what its header claims, and be left out by what its packets tell later.
+        timed = timed or _names(dataset, _BY_TIMES)
         by_header = ProbeMode.TIMES if timed else ProbeMode.LAZY
         probe = by_header if dataset.probe == ProbeMode.LAZY else dataset.probe
     listed = DatasetSpec(
@@ -101,7 +105,12 @@ def needs_headers(spec: DatasetSpec) -> bool:
     only files join whose header was read.
     """
     skips = spec.on_bad_video == OnBadVideo.SKIP or spec.on_short_video == OnShortVideo.SKIP
-    return spec.grows or skips or (spec.where is not None and _BY_HEADER.search(spec.where) is not None)
+    return spec.grows or skips or _names(spec, _BY_HEADER)
+
+
+def _names(spec: DatasetSpec, columns: re.Pattern[str]) -> bool:
+    """Whether a dataset's predicate names one of some columns."""
+    return spec.where is not None and columns.search(spec.where) is not None
 
 
 def list_files(

@@ -1,11 +1,18 @@
-"""What a task has drawn of items that the label table has no row for any more: their labels and fields stay.
+"""What a task has drawn by that is not so any more: it stays for what was drawn.
+
+Of items that the label table has no row for the labels and fields stay.
 
 A segment without a row is drawn no more. A whole video without one is, as one without a label; so it is recorded from
 which epoch on, and what was drawn before keeps its label.
+
+A file whose packets contradict its header, or that cannot be decoded, stays selected, or not, by what its header said:
+the version of the file is the same, so no epoch may have other videos for when it was decoded first.
 """
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +21,12 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 
-__all__ = ["ALWAYS", "Past", "recorded_columns"]
+__all__ = ["ALWAYS", "Past", "keep_selection", "recorded_columns"]
 
 ALWAYS = int(np.iinfo(np.int64).max)
 """Behind every epoch."""
 _SETTING = "without_row"
+_SELECTED_BY = "selected_by"
 
 
 class Past:
@@ -48,6 +56,15 @@ class Past:
         text = None if self._task_id is None else self._catalog.setting(f"{_SETTING} {self._task_id}")
         return {item: int(epoch) for epoch, items in json.loads(text or "{}").items() for item in items}
 
+    @cached_property
+    def selected_by(self) -> dict[str, dict[str, Any]]:
+        """Content key of a file → its columns as the predicate saw them, of those that were found to be others."""
+        if self._task_id is None:
+            return {}
+        prefix = _selected_by(self._task_id, "")
+        rows = self._catalog.query("read_settings", prefix=prefix).to_pylist()
+        return {row["name"].removeprefix(prefix): json.loads(row["value"]) for row in rows}
+
     def since(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) from which epoch on each of some items, which the table has no row for, is without one."""
         return np.array([self._known.get(each, self._next_epoch) for each in ids.tolist()], np.int64)
@@ -59,6 +76,17 @@ class Past:
             since.setdefault(epoch, []).append(item)
         if {item: epoch for epoch, items in since.items() for item in items} != self._known:
             self._catalog.set_setting(f"{_SETTING} {task_id}", json.dumps(since, separators=(",", ":")))
+
+
+def keep_selection(catalog: Catalog, task_id: int, key: str, columns: Mapping[str, Any]) -> None:
+    """Record what a task's predicate saw of the file with this content key; what is on record stays."""
+    name = _selected_by(task_id, key)
+    if catalog.setting(name) is None:
+        catalog.set_setting(name, json.dumps(columns, separators=(",", ":")))
+
+
+def _selected_by(task_id: int, key: str) -> str:
+    return f"{_SELECTED_BY} {task_id} {key}"
 
 
 def recorded_columns(catalog: Catalog, dataset_id: int, ids: NDArray[np.int64], like: pa.Table) -> pa.Table:

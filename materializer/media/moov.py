@@ -5,6 +5,7 @@ and it reads the first key frame for that. Whatever is unusual is left to it: th
 """
 
 import struct
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from viewcache.errors import BadVideo
 from viewcache.materializer.media.boxes import Boxes, children, movie_box
 from viewcache.materializer.media.facts import FrameTimes, VideoFacts
-from viewcache.materializer.media.index import color_range_name, color_space_name, too_large
+from viewcache.materializer.media.index import color_range_name, color_space_name, duration_of, too_large
 from viewcache.materializer.media.source import Source, shown
 from viewcache.materializer.media.sps import PictureFormat, only_sps, picture_format
 
@@ -28,6 +29,9 @@ UNUSUAL = frozenset({b"sgpd", b"stps", b"stz2"})
 
 MOST_SAMPLES = 1 << 26
 """More than ten days of video."""
+
+MOST_OF_RATE = (1 << 31) - 1
+"""Largest number in FFmpeg's fraction of frames a second: what needs larger ones it rounds."""
 
 Numbers = NDArray[np.int64]
 
@@ -70,15 +74,18 @@ def read_moov(source: Source, max_pixels: int) -> VideoFacts | None:
     shown_at = _shown_at(movie, track, table, steps, unit)
     if shown_at is None:
         return None
-    ticks = int(steps.sum())
+    rate = Fraction(frames * unit, int(steps.sum()))
+    if max(rate.numerator, rate.denominator) > MOST_OF_RATE:
+        return None
+    fps, span = float(rate), int(shown_at.max() - shown_at.min())
     return VideoFacts(
         stamp=source.stamp,
         frames=frames,
         width=pictures.width,
         height=pictures.height,
         rotation=turned,
-        fps=frames * unit / ticks,
-        duration_s=ticks / unit,
+        fps=fps,
+        duration_s=duration_of(frames, span, (1, unit), fps),
         codec="h264",
         pix_fmt=pictures.pix_fmt,
         color_space=color_space_name(pictures.color_space),

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow
 from viewcache.errors import BadVideo, ViewcacheError
+from viewcache.materializer.dataset.columns import changed_columns
 from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.past import keep_selection
 from viewcache.materializer.dataset.recording import facts_table
 from viewcache.materializer.dataset.scan import look_at
 from viewcache.materializer.media.facts import Scanned
@@ -115,6 +117,7 @@ class Learning:
             return
         index_at = None
         try:
+            self._keep_selections(tasks, key, found)  # before what they go by is another, whatever ends this process
             index_at = self._catalog.write_indexes([(key, found.index)])[0] if found.index else None
             self._catalog.record_facts(facts_table([int(files.ids[row])], [(files.found(row), found)], [index_at]))
         except ViewcacheError as error:  # a full disk, say: the video is looked at again when it is decoded again
@@ -138,6 +141,14 @@ class Learning:
                 take_back()
             raise
         self._tell(tasks, f"{files.uris[row]}: {wrong}")
+
+    def _keep_selections(self, tasks: Sequence[Task], key: str, found: Scanned) -> None:
+        """Let each task go on to select the file, or not, by what its predicate saw of it."""
+        for task in tasks:
+            files = task.dataset.files
+            before = files.file(files.row_of_key[key])
+            if columns := changed_columns(task.spec.dataset.where, before, found.facts):
+                keep_selection(self._catalog, task.task_id, key, columns)
 
     def _tell(self, tasks: Sequence[Task], what: str) -> None:
         _log.warning("%s", what, extra={"action": "header_differs"})
