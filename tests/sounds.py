@@ -50,6 +50,7 @@ def encode_with_audio(
     rate: int = 25,
     codec: str = "libx264",
     start_s: float = 0.0,
+    muxer: dict[str, str] | None = None,
 ) -> Path:
     """Encode moving texture of 64x48 pixels with audio tracks; skips the test where this FFmpeg lacks an encoder.
 
@@ -60,11 +61,12 @@ def encode_with_audio(
         rate: of the pictures, a second.
         codec: of the pictures.
         start_s: when the first picture is shown.
+        muxer: options of the container.
     """
     for track in tracks:
         if track.codec not in av.codecs_available:
             pytest.skip(f"this FFmpeg has no encoder {track.codec}")
-    with av.open(str(path), "w") as container:
+    with av.open(str(path), "w", options=muxer or {}) as container:
         video = cast(VideoStream, container.add_stream(codec, rate=rate, options={"threads": "1"}))
         video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
         video.codec_context.gop_size = 8

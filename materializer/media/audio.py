@@ -241,10 +241,18 @@ class _Reading:
         yield from self._left  # what comes after the track is silent
 
     def _told_end_s(self) -> Fraction | None:
+        """When the track ends, as the file has it."""
         stream = self._stream
         if not self._container.format.name.startswith(TOLD_LENGTHS) or not stream.duration or not stream.time_base:
             return None
-        return ((stream.start_time or 0) + stream.duration) * stream.time_base
+        end = (stream.start_time or 0) + stream.duration
+        entries = stream.index_entries
+        # FFmpeg's duration has the time before a late begin in it if an edit list trims the track: then the table of
+        # packets says when the last one ends. The table of a file in fragments is only of those that were read.
+        if stream.frames and len(entries) > 1:
+            last, before = entries[-1].timestamp, entries[-2].timestamp
+            end = min(end, last + (last - before))
+        return end * stream.time_base
 
     def _frames(self) -> "Iterator[AudioFrame]":
         """What can be decoded of the track; `_lost` says before a frame that something is missing there."""

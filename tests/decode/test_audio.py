@@ -242,6 +242,43 @@ def test_a_file_that_ends_early_is_told(tmp_path: Path) -> None:
     assert late.damaged
 
 
+def trimmed(path: Path, seconds: float) -> Path:
+    """A clip whose audio begins late, which the file's last edit list then ends after so many seconds."""
+    data = bytearray(path.read_bytes())
+    at = data.rindex(b"elst")
+    entries, waits_ms, begin = (int.from_bytes(data[at + k : at + k + 4], "big", signed=True) for k in (8, 12, 16))
+    assert (entries, begin) == (2, -1), "an empty edit, and that of the track"
+    assert waits_ms > 0
+    data[at + 24 : at + 28] = round(1000 * seconds).to_bytes(4, "big")
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_audio_that_begins_late_and_is_trimmed(tmp_path: Path, whole: bool) -> None:
+    """It ends where the edit list says, which is no damage; a file that is cut off before that is damaged."""
+    path = tmp_path / "late.mov"
+    encode_with_audio(path, [Track("aac", start_s=3.0, seconds=9.0)], frames=320, muxer={"movflags": "faststart"})
+    trimmed(path, 5.0)
+    begin, samples = whole_track(path, 48_000)
+    assert float(begin) == pytest.approx(3.0, abs=0.1)
+    assert samples.shape[1] / 48_000 == pytest.approx(5.0, abs=0.1)
+    if not whole:
+        data = path.read_bytes()
+        path.write_bytes(data[: data.index(b"mdat") + (len(data) - data.index(b"mdat")) // 2])
+    starts = [Fraction(1), Fraction(7), Fraction(10)]
+    early, late, behind = read(path, starts, 24_000, AudioTrack(48_000, 1, None))
+    assert not early.damaged
+    assert not early.samples.any()
+    if whole:
+        assert not late.damaged
+        assert late.samples.any()
+        assert not behind.damaged
+        assert not behind.samples.any()
+    else:
+        assert late.damaged
+
+
 def test_a_changed_file_is_refused(tmp_path: Path) -> None:
     """As its pictures are."""
     path = encode_with_audio(tmp_path / "a.mp4", frames=20)
