@@ -10,13 +10,14 @@ import sys
 from itertools import islice
 
 import numpy as np
+from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from viewcache.api.sheet import jpeg
 from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.media.decode import decode_from
-from viewcache.materializer.media.demux import configure
+from viewcache.materializer.media.demux import configure, video_stream
 from viewcache.materializer.media.picture_head import is_picture, picture_index
 from viewcache.materializer.media.pixels import to_rgb
 from viewcache.materializer.media.probe import DEFAULT_MAX_PIXELS
@@ -52,9 +53,9 @@ def first_frame(uri: str, *, as_stored: bool = False) -> NDArray[np.uint8]:
             picture = to_rgb(frame, *_fitting(*index.shown_size), rotation=index.rotation, mirrored=index.mirrored)
             return np.ascontiguousarray(picture.transpose(1, 2, 0))
     with open_source(uri) as source, open_container(source) as container:
-        if not container.streams.video:
+        stream = video_stream(container)
+        if not isinstance(stream, VideoStream):
             raise BadVideo(f"{shown(uri)}: has no video stream")
-        stream = container.streams.video[0]
         context = stream.codec_context
         configure(context, context.name, DEFAULT_MAX_PIXELS, 1)
         for packet in islice(container.demux(stream), PACKETS):

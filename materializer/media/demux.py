@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import av
 from av.codec import CodecContext
 from av.packet import Packet
-from av.stream import Discard
+from av.stream import Discard, Disposition
 
 from viewcache.errors import BadVideo
 from viewcache.materializer.media.index import NO_TIME, VideoIndex
@@ -19,12 +19,25 @@ from viewcache.store.checksum import crc32c
 
 if TYPE_CHECKING:
     from av.container import InputContainer
+    from av.stream import Stream
     from av.video.codeccontext import VideoCodecContext
     from av.video.stream import VideoStream
 
     VideoPacket = Packet[VideoStream]
 
-__all__ = ["DAMAGE", "ContainerFeed", "Feed", "RangeFeed", "configure", "demux", "most_pixels", "only", "pixel_limit"]
+__all__ = [
+    "DAMAGE",
+    "ContainerFeed",
+    "Feed",
+    "RangeFeed",
+    "configure",
+    "demux",
+    "is_cover",
+    "most_pixels",
+    "only",
+    "pixel_limit",
+    "video_stream",
+]
 
 DAMAGE = (av.error.FFmpegError, ValueError, MemoryError, UnicodeDecodeError, IndexError)
 """What the bindings raise on damaged input."""
@@ -33,6 +46,19 @@ LOCAL_GAP, REMOTE_GAP = 16 << 10, 256 << 10
 ANOTHER = "the file was changed or damaged after it was scanned"
 BATCH = 8 << 20
 """Bytes of packets that are fetched before they are fed."""
+
+
+def is_cover(stream: "Stream") -> bool:
+    """Whether a stream is a picture that is attached to the file, as the cover of a song is, and no video."""
+    return bool(stream.disposition & Disposition.attached_pic)
+
+
+def video_stream(container: "InputContainer") -> "Stream | None":
+    """The stream that is the video: FFmpeg's choice, unless that is a cover, else the first one; None without any."""
+    best = container.streams.best("video")
+    if best is None or not is_cover(best):
+        return best
+    return next((each for each in container.streams.video if not is_cover(each)), None)
 
 
 class Feed(Protocol):

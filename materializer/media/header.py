@@ -11,6 +11,7 @@ from av.video.stream import VideoStream
 
 from viewcache.errors import BadVideo, Full, SourceUnreachable
 from viewcache.materializer.media.boxes import children, movie_box
+from viewcache.materializer.media.demux import is_cover, video_stream
 from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.media.index import color_range_name, color_space_name, too_large
 from viewcache.materializer.media.moov import read_moov, rotation
@@ -61,9 +62,11 @@ def read_with_ffmpeg(source: Source, max_pixels: int) -> VideoFacts | None:
     with open_container(source, FEW) as container:
         if "mp4" not in container.format.name:
             return None
-        stream = container.streams.best("video")
+        stream = video_stream(container)
         if not isinstance(stream, VideoStream) or stream.codec_context is None:
             return None  # the exact scan says what is wrong
+        if any(map(is_cover, container.streams)):
+            return None  # it is no track, so that streams have other numbers than tracks
         context = stream.codec_context
         if context.width * context.height > max_pixels:
             raise BadVideo(f"{shown(source.uri)}: {too_large(context.width, context.height, max_pixels)}")

@@ -17,7 +17,7 @@ from av.video.stream import VideoStream
 from viewcache.errors import BadVideo, Full, SourceUnreachable
 from viewcache.materializer.media.bitstream import INTRA_ONLY, READABLE, Headers
 from viewcache.materializer.media.decode import DecodeStats, decode_from
-from viewcache.materializer.media.demux import DAMAGE, configure, demux, only, pixel_limit
+from viewcache.materializer.media.demux import DAMAGE, configure, demux, is_cover, only, pixel_limit, video_stream
 from viewcache.materializer.media.index import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex, too_large
 from viewcache.materializer.media.pixels import ROTATIONS, planes_of, to_rgb
 from viewcache.materializer.media.planes import plane_shapes
@@ -166,10 +166,10 @@ class _Probe:
         return self._stepped_down(index, output.digests)
 
     def _choose(self, container: "InputContainer") -> VideoStream:
-        stream = container.streams.best("video")
+        stream = video_stream(container)
         if not isinstance(stream, VideoStream):
-            kinds = ", ".join(sorted({each.type for each in container.streams})) or "nothing"
-            raise BadVideo(f"{self._name}: no video stream (the file holds {kinds})")
+            kinds = sorted({"a cover picture" if is_cover(each) else each.type for each in container.streams})
+            raise BadVideo(f"{self._name}: no video stream (the file holds {', '.join(kinds) or 'nothing'})")
         context: VideoCodecContext | None = stream.codec_context
         if context is None:
             raise BadVideo(f"{self._name}: this FFmpeg has no decoder for the video stream")
