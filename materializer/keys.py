@@ -15,7 +15,7 @@ __all__ = ["KEY_BYTES", "as_text", "as_texts", "content_digests", "content_key",
 KEY_BYTES = 16
 """Of a content key."""
 
-DATA_VERSION = b"viewcache-data-1"
+DATA_VERSION = b"viewcache-data-2"
 """Raised when decoding or conversion give other bytes for the same recipe; a test pins the bytes."""
 
 

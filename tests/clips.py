@@ -17,7 +17,17 @@ import numpy as np
 import pytest
 from av.video.stream import VideoStream
 
-__all__ = ["FAMILIES", "encode", "encode_family", "pictures", "real_clip", "real_clips", "rotate_mp4", "sequential"]
+__all__ = [
+    "FAMILIES",
+    "display_mp4",
+    "encode",
+    "encode_family",
+    "pictures",
+    "real_clip",
+    "real_clips",
+    "rotate_mp4",
+    "sequential",
+]
 
 _BESIDE = Path(__file__).resolve().parents[2] / "shared" / "videos"
 
@@ -200,11 +210,14 @@ def fill_last_packet(path: Path) -> Path:
 
 def rotate_mp4(path: Path, degrees: int) -> Path:
     """Write the display matrix that phones write, for a clockwise turn, into an MP4's track header."""
+    return display_mp4(path, {0: (1, 0, 0, 1), 90: (0, 1, -1, 0), 180: (-1, 0, 0, -1), 270: (0, -1, 1, 0)}[degrees])
+
+
+def display_mp4(path: Path, matrix: tuple[int, int, int, int]) -> Path:
+    """Write a, b, c and d of a display matrix into an MP4's track header."""
     data = bytearray(path.read_bytes())
     at = data.index(b"tkhd") + 4 + 40
-    one = 1 << 16
-    a, b, c, d = {0: (one, 0, 0, one), 90: (0, one, -one, 0), 180: (-one, 0, 0, -one), 270: (0, -one, one, 0)}[degrees]
-    for k, value in ((0, a), (1, b), (3, c), (4, d)):
-        data[at + 4 * k : at + 4 * k + 4] = value.to_bytes(4, "big", signed=True)
+    for k, value in zip((0, 1, 3, 4), matrix, strict=True):
+        data[at + 4 * k : at + 4 * k + 4] = (value << 16).to_bytes(4, "big", signed=True)
     path.write_bytes(data)
     return path

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Broken
-from viewcache.materializer.media.pixels import to_rgb
+from viewcache.materializer.media.pixels import display_turn, to_rgb
 
 __all__ = ["PlainClip", "decode_plainly"]
 
@@ -80,6 +80,6 @@ def _counting(clip: PlainClip, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _picture(frame: av.VideoFrame, clip: PlainClip) -> NDArray[np.uint8]:
     y, x, height, width = clip.crop
-    turned = round(frame.rotation / 90) % 4 * 90
-    rgb = to_rgb(frame, *clip.size, rotation=turned)[:, y : y + height, x : x + width]
+    rotation, mirrored = display_turn(frame)
+    rgb = to_rgb(frame, *clip.size, rotation=rotation, mirrored=mirrored)[:, y : y + height, x : x + width]
     return rgb[:, :, ::-1] if clip.flip else rgb

@@ -43,7 +43,8 @@ LEFT_SITED = frozenset({"h264", "hevc", "mpeg1video", "mpeg2video", "mpeg4", "h2
 PICTURE_CODECS = frozenset({"jpeg", "png", "webp", "bmp"})
 """Codecs of picture files. Frames of videos may be PNG pictures too, seldom: a picture has no frame rate."""
 COLOR_RANGES = {1: "limited", 2: "full"}
-_MAGIC = b"VCIX\x01"
+_MAGIC = b"VCIX\x02"
+"""Its last byte is raised when a scan says other things of the same file: indexes of before are made anew then."""
 _ARRAYS = (("pos", "<i8"), ("size", "<i4"), ("crc", "<u4"), ("pts", "<i8"), ("dts", "<i8"), ("flags", "u1"))
 _TEXT = ("codec", "decoder", "pix_fmt", "mode", "damage", "etag")
 _WHOLE = ("width", "height", "color_space", "color_range", "rotation", "stream", "file_size", "mtime_ns")

@@ -20,8 +20,9 @@ from viewcache.materializer.media.sps import PictureFormat, only_sps, picture_fo
 __all__ = ["read_moov", "rotation"]
 
 IDENTITY = (1, 0, 0, 1)
-ROTATIONS: dict[tuple[int, ...], int] = {(1, 0, 0, 1): 0, (0, -1, 1, 0): 90, (-1, 0, 0, -1): 180, (0, 1, -1, 0): 270}
-"""The signs of a display matrix → degrees counter-clockwise."""
+TURNED: dict[tuple[int, ...], int] = {(1, 0, 0, 1): 0, (0, -1, 1, 0): 90, (-1, 0, 0, -1): 180, (0, 1, -1, 0): 270}
+MIRRORED: dict[tuple[int, ...], int] = {(-1, 0, 0, 1): 0, (0, -1, -1, 0): 90, (1, 0, 0, -1): 180, (0, 1, 1, 0): 270}
+"""The signs of a display matrix → degrees counter-clockwise, before the frames are mirrored left to right."""
 ENTRY_BYTES = 78
 """Of a sample entry before its boxes (ISO/IEC 14496-12 §12.1.3.2)."""
 UNUSUAL = frozenset({b"sgpd", b"stps", b"stz2"})
@@ -100,7 +101,7 @@ def rotation(movie: Boxes, track: Boxes) -> int | None:
     """Degrees counter-clockwise, as the headers of a movie and of one of its tracks say; None if they say more."""
     if _signs(_one(movie, b"mvhd"), 36) != IDENTITY:
         return None
-    return ROTATIONS.get(_signs(_one(track, b"tkhd"), 40))
+    return (TURNED | MIRRORED).get(_signs(_one(track, b"tkhd"), 40))
 
 
 def _signs(header: memoryview, offset: int) -> tuple[int, ...]:

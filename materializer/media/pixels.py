@@ -5,11 +5,12 @@ rounding is exact and independent of the CPU's vector units, so that machines ag
 (law 3).
 """
 
+import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import av
 import numpy as np
@@ -24,10 +25,12 @@ from viewcache.materializer.media.planes import plane_shapes
 
 if TYPE_CHECKING:
     from av import VideoFrame
+    from av.sidedata.sidedata import SideData
     from av.video.plane import VideoPlane
 
 __all__ = [
     "INTERPOLATIONS",
+    "display_turn",
     "frame_from_planes",
     "plain",
     "planes_of",
@@ -114,6 +117,29 @@ def _marker(pix_fmt: str, width: int, height: int, chroma: str) -> "Callable[[Vi
         return graph.vpull()
 
     return mark
+
+
+def display_turn(frame: "VideoFrame") -> tuple[int, bool]:
+    """How a decoded frame is turned for display, as its display matrix says: what players do.
+
+    Returns:
+        Degrees counter-clockwise, the nearest quarter turn from 0 to 270, and whether the frame is mirrored left to
+        right after that, as `to_rgb` takes them. A matrix that maps a frame to a line is none.
+    """
+    try:
+        told = cast("Iterable[SideData]", frame.side_data)  # a mapping that iterates over its values
+        found = [bytes(each) for each in told if each.type.name == "DISPLAYMATRIX"]
+    except ValueError:  # PyAV knows no name of some kinds (EXIF data in Motion JPEG); then the angle is all it tells
+        return ROTATIONS[round(frame.rotation / 90) % 4], False
+    if not found:
+        return 0, False
+    a, b, _, c, d, *_ = struct.unpack("=9i", found[0])
+    area = a * d - b * c
+    if not area:
+        return 0, False
+    # The first row alone tells the angle, and mirroring left to right negates its first number.
+    quarters = round(frame.rotation / 90)
+    return ROTATIONS[(quarters if area > 0 else 2 - quarters) % 4], area < 0
 
 
 def to_rgb(

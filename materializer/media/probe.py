@@ -19,7 +19,7 @@ from viewcache.materializer.media.bitstream import INTRA_ONLY, READABLE, Headers
 from viewcache.materializer.media.decode import DecodeStats, decode_from
 from viewcache.materializer.media.demux import DAMAGE, configure, demux, is_cover, only, pixel_limit, video_stream
 from viewcache.materializer.media.index import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex, too_large
-from viewcache.materializer.media.pixels import ROTATIONS, planes_of, to_rgb
+from viewcache.materializer.media.pixels import display_turn, planes_of, to_rgb
 from viewcache.materializer.media.planes import plane_shapes
 from viewcache.materializer.media.source import Source, open_container, open_source, shown
 from viewcache.store.checksum import crc32c
@@ -238,6 +238,7 @@ class _Probe:
         pos = np.array(found.pos, np.int64)
         ranged = self._codec in READABLE and found.bare and not found.stateful and bool((pos >= 0).all())
         base = Fraction(stream.time_base or Fraction(1, 1000))
+        rotation, mirrored = display_turn(first)
         return VideoIndex(
             codec=self._codec,
             decoder=context.codec.name,
@@ -247,7 +248,7 @@ class _Probe:
             pix_fmt=first.format.name,
             color_space=int(first.colorspace),
             color_range=int(first.color_range),
-            rotation=_quarter(first.rotation),
+            rotation=rotation,
             time_base=(base.numerator, base.denominator),
             fps=_fps(stream, times, base),
             mode="packets" if ranged else "container",
@@ -264,6 +265,7 @@ class _Probe:
             flags=flags,
             order=order.astype(np.int32),
             frame_pts=times,
+            mirrored=mirrored,
         )
 
     def _stepped_down(self, index: VideoIndex, digests: dict[int, int]) -> VideoIndex:
@@ -359,11 +361,6 @@ class _Payloads:
 def _digest(frame: "VideoFrame") -> int:
     kept = plane_shapes(frame.format.name, frame.width, frame.height) is not None
     return crc32c(planes_of(frame) if kept else to_rgb(frame).reshape(-1))
-
-
-def _quarter(degrees: float) -> int:
-    """The nearest quarter turn, counter-clockwise, 0 to 270."""
-    return ROTATIONS[round(degrees / 90) % 4]
 
 
 def _fps(stream: VideoStream, times: np.ndarray, base: Fraction) -> float:

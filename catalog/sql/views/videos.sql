@@ -11,7 +11,7 @@
 --   duration_s: seconds
 --   width: pixels as coded, before rotation
 --   height: pixels as coded, before rotation
---   rotation: degrees clockwise, 0, 90, 180 or 270
+--   rotation: degrees counter-clockwise by which frames are turned for display, 0, 90, 180 or 270
 --   codec: as FFmpeg names it
 --   pix_fmt: as FFmpeg names it
 --   color_space: as FFmpeg names it
