@@ -10,13 +10,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from av.video.format import VideoFormat
 
 from viewcache.errors import BadVideo, ViewNotFound
 from viewcache.materializer.media.demux import DAMAGE, ContainerFeed, Feed, RangeFeed
 from viewcache.materializer.media.index import HIDDEN, KEY, REFERENCE, Gop, VideoIndex
 from viewcache.materializer.media.picture_feed import PictureFeed
-from viewcache.materializer.media.pixels import plain
+from viewcache.materializer.media.pixels import is_recolored, matched, plain
 from viewcache.materializer.media.source import Source, open_source, shown
 
 if TYPE_CHECKING:
@@ -174,7 +173,6 @@ class _Decoder:
         self._rank = np.full(len(index.flags), -1, np.int64)
         if index.mode != "counted":
             self._rank[index.order] = np.arange(index.frames)
-        self._format = VideoFormat(index.pix_fmt).name
 
     def keep(self) -> None:
         """Leave a picture's decoder to the next picture."""
@@ -225,6 +223,11 @@ class _Decoder:
             self._container = ContainerFeed(self._source, self._index, self._threads)
         return self._container
 
+    def _renew(self) -> None:
+        """Have the next group decoded by a decoder that has seen nothing."""
+        self.close()
+        self._ranges = self._container = None
+
     def _run(self, feed: Feed, start: int, stop: int, wanted: set[int]) -> "Iterator[tuple[int, VideoFrame]]":
         """Feed packets start…stop-1 and give the wanted frames that are surely exact.
 
@@ -239,7 +242,7 @@ class _Decoder:
         pending: dict[int, None] = {}  # reference packets fed and not yet seen, in decode order
         held: list[tuple[int, VideoFrame]] = []
         damage: dict[int, str] = {}
-        skipping = False
+        skipping = recolored = False
 
         def release(everything: bool) -> "Iterator[tuple[int, VideoFrame]]":
             oldest = next(iter(pending), stop)
@@ -255,8 +258,10 @@ class _Decoder:
                     yield number, self._finished(frame, number)
 
         def take(frames: "list[VideoFrame]") -> None:
+            nonlocal recolored
             for frame in frames:
                 stats.decoded += 1
+                recolored = recolored or is_recolored(frame, index)
                 packet = frame.pts
                 if packet is None or not start <= packet < stop:
                     continue
@@ -295,6 +300,9 @@ class _Decoder:
             context.flush_buffers()
             if skipping:
                 context.skip_frame = "DEFAULT"
+            if recolored:
+                # A decoder gives frames that state no colours those of the frames that it had before, whichever.
+                self._renew()
         for packet in range(start, stop):
             number = rank[packet - start]
             if number in wanted and number not in stats.failed and packet in damage:
@@ -313,11 +321,9 @@ class _Decoder:
         return ""
 
     def _finished(self, frame: "VideoFrame", number: int) -> "VideoFrame":
-        """Give a frame its time and the video's size, format and marks: a bare decoder knows no container's."""
+        """Give a frame its time and the video's size, format and colours: a bare decoder knows no container's."""
         index = self._index
-        if frame.width != index.width or frame.height != index.height or frame.format.name != self._format:
-            frame = frame.reformat(index.width, index.height, index.pix_fmt, interpolation="BICUBIC", threads=1)
-        frame = plain(frame, index)
+        frame = plain(matched(frame, index), index)
         frame.pts, frame.time_base = int(index.frame_pts[number]), Fraction(*index.time_base)
         return frame
 

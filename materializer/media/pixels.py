@@ -32,6 +32,8 @@ __all__ = [
     "INTERPOLATIONS",
     "display_turn",
     "frame_from_planes",
+    "is_recolored",
+    "matched",
     "plain",
     "planes_of",
     "resize_rgb",
@@ -53,6 +55,18 @@ ROTATIONS = (0, 90, 180, 270)
 _RGB_PLANES = (2, 0, 1)
 """Where R, G and B lie among the planes of gbrp."""
 _FULL = {"src_color_range": ColorRange.JPEG, "dst_color_range": ColorRange.JPEG, "threads": 1}
+_MATRICES = {
+    1: Colorspace.ITU709,
+    2: Colorspace.ITU601,  # unspecified
+    3: Colorspace.ITU601,  # reserved
+    4: Colorspace.FCC,
+    5: Colorspace.ITU601,
+    6: Colorspace.ITU601,
+    7: Colorspace.SMPTE240M,
+    9: Colorspace.BT2020,
+}
+"""AVColorSpace → swscale's number of the same matrix, for those that it converts by."""
+_UNSPECIFIED = (2, 3)
 GRAPHS = 16
 """Kinds of frames (size, format, siting) that a thread keeps a filter for."""
 _local = threading.local()
@@ -117,6 +131,41 @@ def _marker(pix_fmt: str, width: int, height: int, chroma: str) -> "Callable[[Vi
         return graph.vpull()
 
     return mark
+
+
+def matched(frame: "VideoFrame", index: VideoIndex) -> "VideoFrame":
+    """The picture in its video's size, pixel format, matrix and range, where a stream changes them on the way.
+
+    What a frame does not state is the video's: a decoder without a container does not know what that states.
+
+    Raises:
+        BadVideo: swscale cannot convert the frame.
+    """
+    target = VideoFormat(index.pix_fmt)
+    is_alike = (frame.width, frame.height, frame.format.name) == (index.width, index.height, target.name)
+    if is_alike and (target.is_rgb or not is_recolored(frame, index)):
+        return frame
+    (source, source_range), (matrix, full) = _stated(frame, index), _stated(None, index)
+    if source is None or matrix is None:
+        source = matrix = None
+    colors = {"src_colorspace": source, "dst_colorspace": matrix}
+    ranges = {"src_color_range": source_range, "dst_color_range": full}
+    return _reformatted(frame, index.width, index.height, target.name, Interpolation.BICUBIC, **colors, **ranges)
+
+
+def is_recolored(frame: "VideoFrame", index: VideoIndex) -> bool:
+    """Whether a frame states another matrix or range than its video; a picture's are those of its header."""
+    return not index.is_picture and _stated(frame, index) != _stated(None, index)
+
+
+def _stated(frame: "VideoFrame | None", index: VideoIndex) -> tuple[Colorspace | None, ColorRange]:
+    """By which matrix, None if unknown, and in which range a frame of a video, or the first one, is converted."""
+    space, color_range, pix_fmt = index.color_space, index.color_range, index.pix_fmt
+    if frame is not None:
+        space = space if frame.colorspace in _UNSPECIFIED else frame.colorspace
+        color_range, pix_fmt = frame.color_range or color_range, frame.format.name
+    full = pix_fmt.startswith("yuvj") or color_range == ColorRange.JPEG
+    return _MATRICES.get(space), ColorRange.JPEG if full else ColorRange.MPEG
 
 
 def display_turn(frame: "VideoFrame") -> tuple[int, bool]:
@@ -241,13 +290,19 @@ def _planar(rgb: NDArray[np.uint8]) -> "VideoFrame":
 
 
 def _convert(frame: "VideoFrame", height: int, width: int, flags: int) -> NDArray[np.uint8]:
-    try:
-        made = _reformatter().reformat(frame, width, height, "gbrp", interpolation=flags, threads=1)
-    except (av.error.FFmpegError, ValueError) as bad:
-        raise BadVideo(f"a {frame.width}x{frame.height} {frame.format.name} frame cannot be converted ({bad})") from bad
+    made = _reformatted(frame, width, height, "gbrp", flags)
     out = np.empty((3, height, width), np.uint8)
     _copy_rgb(made, out)
     return out
+
+
+def _reformatted(
+    frame: "VideoFrame", width: int, height: int, pix_fmt: str, flags: int, **colors: int | None
+) -> "VideoFrame":
+    try:
+        return _reformatter().reformat(frame, width, height, pix_fmt, interpolation=flags, threads=1, **colors)
+    except (av.error.FFmpegError, ValueError) as bad:
+        raise BadVideo(f"a {frame.width}x{frame.height} {frame.format.name} frame cannot be converted ({bad})") from bad
 
 
 def _copy_rgb(frame: "VideoFrame", out: NDArray[np.uint8]) -> None:
