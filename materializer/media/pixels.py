@@ -150,7 +150,7 @@ def matched(frame: "VideoFrame", index: VideoIndex) -> "VideoFrame":
         source = matrix = None
     colors = {"src_colorspace": source, "dst_colorspace": matrix}
     ranges = {"src_color_range": source_range, "dst_color_range": full}
-    return _reformatted(frame, index.width, index.height, target.name, Interpolation.BICUBIC, **colors, **ranges)
+    return _reformatted(frame, index.width, index.height, target.name, _flags("bicubic"), **colors, **ranges)
 
 
 def is_recolored(frame: "VideoFrame", index: VideoIndex) -> bool:

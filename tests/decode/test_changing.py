@@ -9,12 +9,13 @@ import av
 import numpy as np
 import pytest
 from av.video.codeccontext import VideoCodecContext
+from av.video.reformatter import VideoReformatter
 from av.video.stream import VideoStream
 
 from tests.clips import encode
 from viewcache.materializer.media.decode import decode
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.pixels import frame_from_planes, matched, planes_of, to_rgb
+from viewcache.materializer.media.pixels import INTERPOLATIONS, frame_from_planes, matched, planes_of, to_rgb
 from viewcache.materializer.media.probe import probe
 
 LENGTH = 24
@@ -132,3 +133,17 @@ def test_what_is_not_stated_is_no_change(tmp_path: Path) -> None:
     assert matched(frame, index) is frame
     frame.colorspace, frame.color_range = 2, 0
     assert matched(frame, index) is frame
+
+
+@pytest.mark.parametrize("name", ["small.mkv", "small.ts"])
+def test_sizes_are_changed_by_the_exact_flags(tmp_path: Path, name: str) -> None:
+    """A frame of another size is scaled with exact rounding, whatever the processor has (law 3)."""
+    kind: Kind = ("yuv420p", 1, 1)
+    path = changing(tmp_path / name, "libx264", (kind, (128, 96)), (kind, (80, 64)))
+    index = probe(str(path))
+    ours = given(path, index)
+    for number, frame in enumerate(native(path)[LENGTH:], LENGTH):
+        wanted = VideoReformatter().reformat(frame, 128, 96, "yuv420p", interpolation=INTERPOLATIONS["bicubic"])
+        assert np.array_equal(planes_of(wanted), planes_of(ours[number]))
+        (_, alone), *_ = decode(str(path), index, np.array([number]))
+        assert np.array_equal(planes_of(alone), planes_of(ours[number]))
