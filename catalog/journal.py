@@ -48,6 +48,7 @@ _STEPS = {
     "insert_dataset": None,
     "insert_group": None,
     "upsert_videos": ("video_id", "dataset_id", "name", "uri", "key", "status", "label"),
+    "set_video_keys": None,
     "insert_items": ("item_id", "dataset_id", "video_id", "start_s", "end_s", "ordinal"),
     "upsert_task": None,
     "insert_generation": None,
@@ -70,8 +71,8 @@ _STEPS = {
 }
 """Statements that decide something that cannot be found again, and which columns of their rows tell it; None = all.
 
-Of a video its identity is enough: the next scan reads the file again, since its size and time are not written. Labels
-of segments are read again too.
+Of a video its identity and the key of its content are enough: the next scan reads the file again, since its size and
+time are not written. Labels of segments are read again too.
 """
 
 _TICKET = "write_ticket"

@@ -27,6 +27,7 @@ __all__ = [
     "set_item_labels",
     "set_labels",
     "set_video_columns",
+    "set_video_keys",
     "settle_draws",
     "upsert_videos",
 ]
@@ -116,6 +117,11 @@ def set_labels(session: Session, labels: Mapping[int, str | None]) -> None:
     """Give files other labels."""
     table = pa.table({"video_id": list(labels), "label": pa.array(list(labels.values()), pa.string())})
     session.run("set_labels", given=table)
+
+
+def set_video_keys(session: Session, keys: Mapping[int, str]) -> None:
+    """Give files the keys of other contents."""
+    session.run("set_video_keys", given=pa.table({"video_id": list(keys), "key": list(keys.values())}))
 
 
 def set_video_columns(session: Session, table: pa.Table) -> None:

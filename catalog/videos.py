@@ -64,6 +64,14 @@ class Videos(ABC):
         """Record what was found of registered files (small): ``schemas.FACTS``."""
         self._note(lambda pending: pending.record_facts(facts))
 
+    def set_video_keys(self, keys: Mapping[int, str]) -> None:
+        """Record which contents files have by now, by ``video_id``: in the journal, too, which `record_facts` is not.
+
+        A lost catalog is told by it whether a file is still the one that was drawn.
+        """
+        if keys:
+            self._call(lambda session: tasks.set_video_keys(session, keys))
+
     def set_labels(self, labels: Mapping[int, str | None]) -> None:
         """Record the labels of files, by ``video_id``."""
         if labels:

@@ -413,6 +413,7 @@ class Files:
     def _learn_header(self, looked: Sequence[Looked]) -> None:
         """Go by what was found of files that were only listed."""
         index_at = write_found_indexes(self._catalog, [(file, found) for _, file, found in looked])
+        others: dict[int, str] = {}
         for (row, file, found), at in zip(looked, index_at, strict=True):
             key, facts = key_found(file, found), found.facts
             if key != self.keys[row] and facts is not None:  # replaced since it was listed, and nobody has seen it
@@ -420,7 +421,9 @@ class Files:
                     self.keys[row] = key
                     self.file_bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
                     self._etags[row] = facts.stamp.etag
+                others[int(self.ids[row])] = key
             self.learn(row, found, at)
+        self._catalog.set_video_keys(others)
 
     def _record(self, looked: Sequence[Looked]) -> None:
         """Let the catalog know what was learned of files that were only listed."""

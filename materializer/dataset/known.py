@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import VideoStatus
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.listed import Found, Listed
+from viewcache.materializer.dataset.recording import video_key
 from viewcache.materializer.dataset.texts import RepeatedTexts, Texts
 from viewcache.materializer.media.index import TOO_LARGE
 from viewcache.materializer.media.source import Stamp
@@ -21,6 +22,8 @@ from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["STAMP", "Known", "KnownFiles"]
 
+AT_ONCE = 1 << 16
+"""Files that are objects of Python at the same time."""
 STAMP = ("size_bytes", "mtime_ns", "etag")
 _KNOWN = ("video_id", "name", "key", *STAMP, "frames", "index_at", "status")
 """Columns that are looked at file by file."""
@@ -92,6 +95,23 @@ class Known:
         etag, before = (each.array for each in (listed.etags.taken(mine), RepeatedTexts(self.rows["etag"]).taken(at)))
         both = _is_true(pc.and_(pc.not_equal(etag, ""), pc.not_equal(before, "")))
         return np.asarray(np.where(both, _is_true(pc.equal(etag, before)), same))
+
+    def are_others(self, listed: Listed, mine: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of some files have another key than a lost catalog's journal had: what it told no size of.
+
+        Args:
+            listed: has the files.
+            mine: (files,) their rows in ``listed``.
+            at: (files,) those in the catalog.
+        """
+        others = ~_is_known(self.rows["size_bytes"])[at]
+        asked = np.flatnonzero(others)
+        for first in range(0, len(asked), AT_ONCE):
+            part = asked[first : first + AT_ONCE]
+            keys = self.rows["key"].take(pa.array(at[part])).to_pylist()
+            here = (video_key(file.uri, file.stamp, as_stored=file.as_stored) for file in listed.some(mine[part]))
+            others[part] = [now != before for now, before in zip(here, keys, strict=True)]
+        return others
 
     def were_there(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which files were videos once, whatever they are now."""

@@ -33,6 +33,7 @@ from viewcache.materializer.dataset.names import new_names
 from viewcache.materializer.dataset.recording import (
     Batches,
     gone_rows,
+    key_found,
     listed_rows,
     record_found,
     write_found_indexes,
@@ -357,7 +358,8 @@ class _Listing:
             new = asked & self.known.have(self.at, VideoStatus.LISTED)
             new[list(self.found.problems)] = False
             if new.sum() > READ_AT_OPEN:
-                asked[np.flatnonzero(new)[FIRST_READ:]] = False
+                later = np.flatnonzero(new)[FIRST_READ:]
+                asked[later[~self.known.are_others(self.found, later, self.at[later])]] = False
         if progress is not None and known:
             progress(known, len(self.found), "")
         todo = np.flatnonzero(asked)
@@ -389,7 +391,10 @@ class _Listing:
         if self.tells:
             names = {ids[file.uri]: few.of(file.uri, "name") for file, _ in changed}
             self._note(FileChange.REPLACED, names)
-        ids |= self.replaced.add_versions(versions, few, self.known.names)
+        fresh = self.replaced.add_versions(versions, few, self.known.names)
+        keys = {file.uri: key_found(file, found) for file, found in part if file.uri not in fresh}
+        self.catalog.set_video_keys({ids[uri]: key for uri, key in keys.items() if key != few.of(uri, "key")})
+        ids |= fresh
         record_found(self.catalog, [ids[file.uri] for file, _ in part], part, write_found_indexes(self.catalog, part))
 
     def files(self, workers: int) -> Files:

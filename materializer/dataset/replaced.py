@@ -109,8 +109,10 @@ class ReplacedFiles:
         One that cannot be decoded now counts only where the old content shall stay.
         """
         status, key, index_at = (known.of(file.uri, name) for name in ("status", "key", "index_at"))
-        if status in (VideoStatus.BAD, VideoStatus.LISTED) or key == key_found(file, new):
+        if status == VideoStatus.BAD or key == key_found(file, new):
             return False
+        if status == VideoStatus.LISTED and known.of(file.uri, "size_bytes") is not None:
+            return False  # nobody has looked into it; of what a lost catalog got from its journal there is no size
         if new.error:
             return self._keeps_versions and new.lasting and index_at is not None
         frames, video_id = (known.of(file.uri, name) for name in ("frames", "video_id"))

@@ -39,6 +39,7 @@ def config(store: Path, videos: Path, *, budget: int = 10**8, codec: str = "raw"
     dataset: dict[str, Any] = {
         "on_bad_video": "raise",
         "on_missing_video": "replace",
+        "on_changed_video": "raise",
         "on_short_video": "clamp",
         "epochs": 2,
         "probe": "lazy",

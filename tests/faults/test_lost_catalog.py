@@ -25,8 +25,9 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import journal_of
-from viewcache.errors import CatalogDamaged
+from viewcache.errors import BadInput, CatalogDamaged
 from viewcache.failpoints import VARIABLE
+from viewcache.materializer.dataset import listing
 
 Seen = dict[tuple[str, int, int], tuple[tuple[str, ...], str]]
 
@@ -141,6 +142,76 @@ def test_a_video_that_came_later_changes_nothing(tmp_path: Path, videos: Path) -
     encode_one(folder / "a.mp4", 9)
     with viewcache.open(two(store, folder)) as cache:
         assert read(cache, 7) == seen
+
+
+def drawn_and_replaced(store: Path, videos: Path, folder: Path, **more: Any) -> tuple[dict[str, Any], Seen]:
+    """A store whose catalog is lost, a drawn file of which has other content now; and what was read."""
+    shutil.copytree(videos, folder)
+    whole = two(store, folder, **more)
+    with viewcache.open(whole) as cache:
+        seen = read(cache, 18)
+    for path in folder.iterdir():  # with another time, and by the next opening another key, a file is still the same
+        os.utime(path, ns=(1, 1))
+    with viewcache.open(whole) as cache:
+        assert read(cache, 18) == seen
+    return whole, seen
+
+
+@pytest.mark.parametrize("lazily", [False, True], ids=["few", "many"])
+def test_a_file_that_is_replaced_meanwhile_is_an_error(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch, lazily: bool
+) -> None:
+    """A drawn path shows no other pixels unsaid: the journal tells which content a video had when it was drawn.
+
+    Also where a dataset is so large that most files are not looked into at open. Files with another time are no others.
+    """
+    if lazily:
+        monkeypatch.setattr(listing, "READ_AT_OPEN", 0)
+        monkeypatch.setattr(listing, "FIRST_READ", 1)
+    store, folder = tmp_path / "store", tmp_path / "videos"
+    whole, seen = drawn_and_replaced(store, videos, folder)
+    delete_database(store)
+    with viewcache.open(whole) as cache:
+        assert read(cache, 18) == seen
+    shutil.copy2(folder / "v2.mp4", tmp_path / "v2.mp4")
+    encode_one(folder / "v2.mp4", 9)
+    delete_database(store)
+    for _ in range(2):
+        with pytest.raises(BadInput, match=r"v2\.mp4 has other content than when task '\w+' drew it"):
+            viewcache.open(whole)
+    shutil.copy2(tmp_path / "v2.mp4", folder / "v2.mp4")
+    with viewcache.open(whole) as cache:
+        assert read(cache, 18) == seen
+
+
+def test_a_file_that_is_replaced_meanwhile_is_a_version(tmp_path: Path, videos: Path) -> None:
+    """Where that is asked for the new content is another video; what stands in for the old one is on record."""
+    store, folder = tmp_path / "store", tmp_path / "videos"
+    whole, seen = drawn_and_replaced(store, videos, folder, on_changed_video="version")
+    encode_one(folder / "v2.mp4", 9)
+    delete_database(store)
+    with viewcache.open(whole) as cache:
+        now = read(cache, 18)
+        told = select(cache.catalog, "select distinct video, policy from substitutions")
+    assert told == [("v2", "replace")]
+    for place, (names, digest) in seen.items():
+        assert "v2" not in now[place][0]
+        assert (now[place] == (names, digest)) == ("v2" not in names)
+
+
+def test_a_file_that_is_replaced_while_postgresql_is_lost(
+    tmp_path: Path,
+    videos: Path,
+    empty_database: str,  # noqa: F811
+) -> None:
+    """An emptied database is told of it as well."""
+    store, folder = tmp_path / "store", tmp_path / "videos"
+    whole, _ = drawn_and_replaced(store, videos, folder, catalog=empty_database.replace(":@", "@"))
+    encode_one(folder / "v2.mp4", 9)
+    execute(empty_database, "drop schema public cascade")
+    execute(empty_database, "create schema public")
+    with pytest.raises(BadInput, match=r"v2\.mp4 has other content than when task '\w+' drew it"):
+        viewcache.open(whole)
 
 
 def test_a_lost_postgresql_catalog_is_rebuilt(tmp_path: Path, videos: Path, empty_database: str) -> None:  # noqa: F811
