@@ -57,7 +57,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
         StoreUnreachable: a remote tier refuses this process. One that does not answer is left alone for a while.
     """
     eviction = Eviction.of(catalog, config.cache.eviction)
-    moved = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
+    before = {row["tier"]: row["url"] for row in catalog.query("read_tiers").to_pylist()}
     with suppress(Full):  # a later start does it
         catalog.forget_unmade_packs()  # one that lies in the store after all is adopted when that is recovered
     ledger = Ledger(catalog, [spec.name for spec in config.cache.tiers], eviction)
@@ -65,6 +65,7 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     config = config.with_used_bytes(local.used_bytes)
     local.resize(config.cache.local.budget_bytes)
     opened: list[Tier] = []
+    trusted: dict[str, bool] = {}
     try:
         for spec in config.cache.tiers:
             if spec.name == LOCAL:
@@ -72,12 +73,15 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
                 continue
             tier = open_tier(spec.name, spec.url, spec.budget_bytes, spec.timeout, required=False)
             opened.append(tier)
-            if tier.volatile or moved.get(spec.name, spec.url) != spec.url:
+            is_same = before.get(spec.name) == spec.url
+            # What lies at another URL was counted by nobody, or by a session before the last: it is looked through.
+            trusted[spec.name] = clean and (tier.volatile or is_same)
+            if tier.volatile or not is_same:
                 try:
                     forget_tier(catalog, spec.name)
                 except Full:
-                    clean = False  # its rows are still there, and a look at the tier forgets them one by one
-            recover(catalog, tier, ledger, clean=clean)
+                    trusted[spec.name] = False  # its rows are still there, and a look forgets them one by one
+            recover(catalog, tier, ledger, clean=trusted[spec.name])
     except BaseException:
         for tier in opened:
             tier.close()
@@ -85,12 +89,12 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
     try:
         catalog.set_tiers([TierRow(tier.name, tier.url, tier.budget_bytes) for tier in config.cache.tiers])
     except Full:
-        if moved != {tier.name: tier.url for tier in config.cache.tiers}:  # else only budgets are not told to others
+        if before != {tier.name: tier.url for tier in config.cache.tiers}:  # else only budgets are not told to others
             raise
     tiers = Tiers(opened, ledger, passing_memory(config.cache.memory_bytes))
     for tier in opened:
         if tier.away:
-            tiers.leave_alone(tier.name, recovered=not recovery.result.walked)
+            tiers.leave_alone(tier.name, recovered=trusted[tier.name] and not recovery.result.walked)
     return Storage(config, ledger, tiers, recovery)
 
 

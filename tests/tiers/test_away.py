@@ -86,3 +86,23 @@ def test_a_bucket_that_refuses_is_an_error_at_once(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(StoreUnreachable, match="credentials"):
         viewcache.open(described(tmp_path / "cache", videos, bucket))
+
+
+def test_a_bucket_that_is_away_when_it_is_used_again_is_counted_later(
+    tmp_path: Path, videos: Path, bucket: str, proxy: FaultProxy
+) -> None:
+    """Of what lies there nothing is known; the first start that reaches it looks."""
+    how = described(tmp_path / "cache", videos, bucket)
+    with viewcache.open(how) as cache:
+        make_all(cache, tmp_path / "cache")
+        used = cache.tiers[REMOTE].used_bytes
+    elsewhere = described(tmp_path / "cache", videos, bucket)
+    elsewhere["cache"]["store"][1]["url"] = f"s3://{bucket}/elsewhere"
+    with viewcache.open(elsewhere):
+        pass
+    proxy.rates = AWAY
+    with viewcache.open(how) as cache:
+        assert cache.tiers[REMOTE].away
+    proxy.rates = {}
+    with viewcache.open(how) as cache:
+        assert cache.tiers[REMOTE].used_bytes == used > 0

@@ -285,3 +285,29 @@ def test_another_bucket_is_another_store(tmp_path: Path, videos: Path, bucket: s
     with viewcache.open(described) as cache:
         assert not cache.owner.ledger.copies(REMOTE)
         assert dict(read_all(cache, EPOCHS)) == truth
+
+
+def test_a_bucket_that_is_used_again_is_counted(tmp_path: Path, videos: Path, bucket: str) -> None:
+    """What lies there from an earlier session counts against its budget, also where that is lower by now."""
+    described = tiered(tmp_path / "cache", videos, bucket)
+    with viewcache.open(described) as cache:
+        make_all(cache, tmp_path / "cache")
+        keys = set(cache.owner.ledger.copies(REMOTE))
+        used = cache.tiers[REMOTE].used_bytes
+    elsewhere = tiered(tmp_path / "cache", videos, bucket)
+    elsewhere["cache"]["store"][1]["url"] = f"s3://{bucket}/elsewhere"
+    with viewcache.open(elsewhere):
+        pass
+    with viewcache.open(described) as cache:
+        assert set(cache.owner.ledger.copies(REMOTE)) == keys
+        assert cache.tiers[REMOTE].used_bytes == used == lying_there(cache)
+    with viewcache.open(elsewhere):
+        pass
+    described["cache"]["store"][1]["budget"] = budget = used // 2
+    with viewcache.open(described) as cache:
+        assert 0 < lying_there(cache) == cache.tiers[REMOTE].used_bytes <= budget
+
+
+def lying_there(cache: Cache) -> int:
+    """Bytes of the objects in the bucket."""
+    return sum(size for _, size in cache.tiers[REMOTE].iter_objects())
