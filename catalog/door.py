@@ -20,12 +20,12 @@ from viewcache.catalog.blobs import BlobFile
 from viewcache.catalog.draws import Draws
 from viewcache.catalog.ends import Ends
 from viewcache.catalog.engine import Engine, Session
-from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.leaving import Leaving
 from viewcache.catalog.measures import Measures
 from viewcache.catalog.opening import Opened, open_catalog
 from viewcache.catalog.pending import Pending
 from viewcache.catalog.records import (
+    CLEAN,
     CopyRow,
     GenerationRow,
     PlanTables,
@@ -401,8 +401,8 @@ class Catalog(Draws, Ends, Leaving, Measures, Videos):
         return self._opened.engine
 
     @property
-    def _layout(self) -> CatalogFiles | None:
-        return self._opened.layout
+    def _token(self) -> Path | None:
+        return None if self._opened.journal is None else self._opened.journal.path.with_name(CLEAN)
 
     @property
     def _blobs(self) -> BlobFile | None:

@@ -1,16 +1,21 @@
 """Verbs of the door about how a cache begins and ends: whether the next owner can trust the rows.
 
-A part of ``door.Catalog``, which has the others. The trade-off: who opens a cache pays a commit for it, and the next
+A part of ``door.Catalog``, which has the others. A clean end leaves the same random token in the database and in a file
+of the store's folder, and who opens the cache next removes the file. So a copy of the database that is put back, which
+may be older than the store, has another token. The trade-off: who opens a cache flushes a folder for it, and the next
 owner of one that ended well walks through nothing.
 """
 
 import logging
+import os
+import secrets
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 from viewcache import errors
 from viewcache.catalog import files
-from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.records import CLEAN
+from viewcache.failpoints import failpoint
 
 __all__ = ["Ends"]
 
@@ -23,36 +28,40 @@ class Ends(ABC):
     def begin(self) -> bool:
         """Say that the cache is open from now on; whether it had ended well before, so that the rows can be trusted.
 
-        Where a full disk lets nothing be committed, an empty file says it, and the next start looks through the store.
-
         Raises:
-            Full: not even that file can be made, or the disk of PostgreSQL is full.
+            Full: the disk has no room, not even to remove a file.
+            Broken: the store's folder cannot be changed.
         """
-        layout, clean = self._layout, self.setting(CLEAN) == "yes"
-        marked = layout is not None and layout.unclean.exists()
+        token = self._token
+        if token is None:
+            return False
         try:
-            if clean:
-                self.set_setting(CLEAN, "no")
-        except errors.Full as error:
-            if layout is None or not files.mark_unclean(layout):
-                raise
-            _log.warning("the cache opens though nothing can be recorded: %s", error, extra={"action": "opened_full"})
-        else:
-            if layout is not None and marked:
-                layout.unclean.unlink(missing_ok=True)
-        return clean and not marked
+            clean = self.setting(CLEAN) == token.read_text("ascii", errors="replace")
+            token.unlink()
+            files.sync(token.parent)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            kind = errors.Full if error.errno in files.NO_SPACE else errors.Broken
+            raise kind(f"cannot remove {token}: {error.strerror}; check that its folder is writable") from error
+        return clean
 
     def end(self) -> None:
         """Say that all is well; without that, as on a full disk, the next start looks through the store."""
+        token, value = self._token, secrets.token_hex(16)
+        if token is None:
+            return
         try:
-            self.set_setting(CLEAN, "yes")
-        except errors.Full as error:
+            self.set_setting(CLEAN, value)
+            failpoint("catalog.ended")
+            _publish(token, value)
+        except (errors.Full, OSError) as error:
             _log.warning("the end of the cache cannot be recorded: %s", error, extra={"action": "ended_full"})
 
     @property
     @abstractmethod
-    def _layout(self) -> CatalogFiles | None:
-        """The files of a DuckDB catalog; None for PostgreSQL."""
+    def _token(self) -> Path | None:
+        """The file in the store's folder that a clean end leaves; None if the store is not known."""
 
     @abstractmethod
     def setting(self, name: str) -> str | None:
@@ -61,3 +70,16 @@ class Ends(ABC):
     @abstractmethod
     def set_setting(self, name: str, value: str) -> None:
         """Change a setting."""
+
+
+def _publish(path: Path, text: str) -> None:
+    """Write a small file under another name first, so that it is whole or absent."""
+    fresh = path.with_name(f"{path.name}.new")
+    with open(
+        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="ascii"
+    ) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(fresh, path)
+    files.sync(path.parent)

@@ -21,7 +21,6 @@ __all__ = [
     "RESERVE_BYTES",
     "CatalogFiles",
     "create",
-    "mark_unclean",
     "quarantine",
     "read_regular",
     "refill_reserve",
@@ -72,11 +71,6 @@ class CatalogFiles:
     def suspect(self) -> Path:
         """There from when the database file was found damaged until it is moved aside."""
         return self.folder / "catalog.suspect"
-
-    @property
-    def unclean(self) -> Path:
-        """There while a cache is open whose catalog could not record that: the disk was full."""
-        return self.folder / "catalog.unclean"
 
     @property
     def reserve(self) -> Path:
@@ -158,16 +152,6 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
     if len(data) > most_bytes:
         raise errors.BadInput(f"{path} is too large: at most {most_bytes} bytes of such a file are read")
     return data
-
-
-def mark_unclean(layout: CatalogFiles) -> bool:
-    """Leave word, on a full disk too, that the cache was opened; False when not even an empty file can be made."""
-    try:
-        layout.unclean.touch(0o600)
-        sync(layout.folder)
-    except OSError:
-        return False
-    return True
 
 
 def refill_reserve(layout: CatalogFiles) -> None:

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 CLEAN = "clean_end"
-"""Setting: ``yes`` while rows and files are known to agree, because the last owner said so in the end."""
+"""Setting, and file in the store's folder: the same while rows and files are known to agree, see `ends.Ends`."""
 
 _Blob = bytes
 """The type under a name that the field ``bytes`` does not hide."""

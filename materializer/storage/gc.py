@@ -22,7 +22,7 @@ __all__ = ["QUARANTINED", "Garbage", "Orphan", "TierGarbage", "collect", "survey
 QUARANTINED = "*.quarantined-*"
 """Files that were moved aside because they could not be read."""
 
-_UNFINISHED = ("snapshot.tmp", "*.journal.new")
+_UNFINISHED = ("snapshot.tmp", "*.journal.new", "clean_end.new")
 """Files of a catalog's owner that died over them."""
 
 

@@ -13,6 +13,7 @@ from tests.faults.damage import KINDS, shard_of
 from tests.faults.site import MINIMUM
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
+from viewcache.catalog.records import CLEAN
 from viewcache.errors import ChunkDamaged
 from viewcache.store import scan_object
 
@@ -87,13 +88,14 @@ def test_damage_between_two_runs(tmp_path: Path, videos: Path, truth: Truth) -> 
     with viewcache.open(config(tmp_path, videos)) as cache:
         dict(read_all(cache))
         copies = {key: (cache.owner.ledger.hold([key]) or [])[0] for key in objects_of(tmp_path)}
-    for clean in ("yes", "no"):
+    for clean in (True, False):
         for (kind, damage), key in zip(KINDS.items(), sorted(objects_of(tmp_path)), strict=False):
             if kind != "link":
                 damage(objects_of(tmp_path)[key], copies[key], objects_of(tmp_path)[max(copies)], dice)
-        with Catalog.open(str(tmp_path)) as catalog:
-            catalog.set_setting("clean_end", clean)
+        if not clean:
+            (tmp_path / CLEAN).unlink()
         with viewcache.open(config(tmp_path, videos)) as cache:
+            assert cache.owner.recovered.walked is not clean
             assert dict(read_all(cache)) == truth
             assert _rebuilt(cache) + cache.owner.recovered.forgotten == len(KINDS) - 1
             assert cache.tier.used_bytes == cache.tier.measure()

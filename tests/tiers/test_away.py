@@ -12,7 +12,7 @@ from tests.servers.fault_proxy import FaultProxy, proxied
 from tests.servers.seaweed import Seaweed
 from tests.tiers.task import EPOCHS
 from tests.tiers.test_moving import CLIPS, Truth, make_all, tiered
-from viewcache.catalog import Catalog
+from viewcache.catalog.records import CLEAN
 from viewcache.errors import StoreUnreachable
 from viewcache.store.tier import REMOTE
 
@@ -34,7 +34,7 @@ def described(folder: Path, videos: Path, bucket: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("clean", ["yes", "no"])
+@pytest.mark.parametrize("clean", [True, False])
 def test_a_cache_opens_without_its_bucket(
     tmp_path: Path,
     videos: Path,
@@ -42,7 +42,7 @@ def test_a_cache_opens_without_its_bucket(
     proxy: FaultProxy,
     truth: Truth,
     monkeypatch: pytest.MonkeyPatch,
-    clean: str,
+    clean: bool,
 ) -> None:
     """Every batch is right, from the folder or made again; when the bucket is back, its objects are read again."""
     how = described(tmp_path / "cache", videos, bucket)
@@ -50,8 +50,8 @@ def test_a_cache_opens_without_its_bucket(
         make_all(cache, tmp_path / "cache")
         there = len(cache.owner.ledger.copies(REMOTE))
         assert there >= CLIPS // 3
-    with Catalog.open(tmp_path / "cache", create=False) as catalog:
-        catalog.set_setting("clean_end", clean)
+    if not clean:
+        (tmp_path / "cache" / CLEAN).unlink()
     proxy.rates = AWAY
     with viewcache.open(how) as cache:
         assert cache.tiers[REMOTE].away
@@ -60,7 +60,7 @@ def test_a_cache_opens_without_its_bucket(
         assert cache.tiers[REMOTE].away
     proxy.rates = {}
     with viewcache.open(how) as cache:
-        assert cache.owner.recovered.walked is (clean == "no")
+        assert cache.owner.recovered.walked is not clean
         assert dict(read_all(cache, EPOCHS)) == truth
 
 
