@@ -34,10 +34,13 @@ from viewcache.catalog.journal import (
 from viewcache.catalog.tasks import forget_task
 from viewcache.failpoints import failpoint
 
-__all__ = ["REBUILT", "attach", "detach"]
+__all__ = ["REBUILT", "UNPLANNED", "attach", "detach"]
 
 REBUILT = "rebuilt"
-"""Setting: ``yes`` from when the catalog lost something until all that had been planned is planned again."""
+"""Setting: ``yes`` from when the catalog lost something until the next owner has planned its tasks again."""
+
+UNPLANNED = "unplanned"
+"""Setting: ids of tasks, with spaces between, of whose plans the catalog lost something since they were open last."""
 
 _JOURNAL = "journal"
 """Setting: which journal belongs to the catalog."""
@@ -160,7 +163,7 @@ def _carry_out(engine: Engine, lines: Iterable[Line], found: _JournalFound, *, w
     """Do what lines tell, in one transaction; after a ``whole`` replay the catalog knows what the journal knows."""
     last = Counter(_tickets(engine)) | Counter(found.head.since)  # the larger of each
     last |= Counter({line.by: line.ticket for line in found.lines if line.by})
-    count = 0
+    count, lost = 0, {*(_setting(engine, UNPLANNED) or "").split()}
     with engine.transaction() as session:
         if whole:  # what an older state of the catalog knows of tasks may have been forgotten since
             for name in session.run("read_tasks")["name"].to_pylist():
@@ -168,11 +171,13 @@ def _carry_out(engine: Engine, lines: Iterable[Line], found: _JournalFound, *, w
         for line in lines:
             for step in line.steps():
                 _run(session, step)
+                lost |= _tasks_of(step)
                 count += 1
         for name, ticket in last.items():
             session.run("write_ticket", {"name": name, "ticket": ticket})
         session.run("write_setting", {"name": _JOURNAL, "value": found.head.journal})
         session.run("write_setting", {"name": REBUILT, "value": "yes"})
+        session.run("write_setting", {"name": UNPLANNED, "value": " ".join(sorted(lost))})
         failpoint("catalog.replayed-before-commit")
     failpoint("catalog.replayed-after-commit")
     what = "was rebuilt from its journal" if whole else "took from its journal what it had not committed"
@@ -183,6 +188,14 @@ def _run(session: Session, step: Step) -> None:
     if step.do == "insert_draws":  # of two lines for one place the later one holds
         session.run("move_draws", {}, step.rows)
     session.run(step.do, step.given, step.rows)
+
+
+def _tasks_of(step: Step) -> set[str]:
+    """Ids of the tasks that a step tells of."""
+    told = {step.given["task_id"]} if "task_id" in step.given else set()
+    if step.rows is not None and "task_id" in step.rows.column_names:
+        told.update(step.rows["task_id"].unique().to_pylist())
+    return {*map(str, told)}
 
 
 def _write(path: Path, engine: Engine) -> Journal:

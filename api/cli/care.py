@@ -147,7 +147,13 @@ def _collect(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if found.quarantined:
         ask = "" if arguments.quarantined else "; kept: --quarantined removes them"
         terminal.show(f"{counted(len(found.quarantined), 'file')} that could not be read and were moved aside{ask}")
-    if found.waiting:
+    if found.unplanned:
+        terminal.say(
+            f"the catalog was rebuilt, and what these tasks are still to read is not known yet: "
+            f"{', '.join(found.unplanned)}. Objects stay until `viewcache run` has opened each with its configuration, "
+            "or `viewcache forget` has forgotten it"
+        )
+    elif found.waiting:
         terminal.say(
             "the catalog was rebuilt, and no run has planned again since: objects stay until `viewcache run` has"
         )

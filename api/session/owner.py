@@ -38,7 +38,7 @@ from viewcache.materializer.spec import DatasetSpec, TaskSpec
 from viewcache.materializer.storage.recover import Recovered, bind_store
 from viewcache.materializer.tasks.group import Group
 from viewcache.materializer.tasks.look_ahead import LookAhead
-from viewcache.materializer.tasks.opening import open_task, plan_again, share_among
+from viewcache.materializer.tasks.opening import need_no_plan, open_task, plan_again, share_among
 from viewcache.materializer.tasks.scanned_files import keeps_scanned
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.snapshot import Snapshot
@@ -256,6 +256,7 @@ class Owner:
         except BaseException:
             self.config, self._readers = before
             raise
+        plan_again(self.catalog, [self._readers[task.name].task for task in fresh])
         self._admitted = frozenset(self._readers)
         if self.dispatcher is not None:
             self.dispatcher.leave_to_readers(self._reserve())
@@ -301,6 +302,7 @@ class Owner:
                 self.config = replace(self.config, tasks=tuple(each for each in self.config.tasks if each.name != name))
                 self._admitted = frozenset(self._readers)
                 self.catalog.forget_uses(task.task_id)
+                need_no_plan(self.catalog, [task.task_id])
                 self.keeper.forget(task.task_id)
         finally:
             self._joining.release()

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import time
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.replay import REBUILT
+from viewcache.catalog.replay import REBUILT, UNPLANNED
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.storage.found import copy_row, scan_each
 from viewcache.materializer.storage.removal import remove
@@ -91,6 +91,8 @@ class Garbage:
     """Left where they are unless they are asked for."""
     waiting: bool
     """The catalog was rebuilt, and what plans need is known only when a run has planned again: no object goes."""
+    unplanned: tuple[str, ...] = ()
+    """Tasks that no run has planned again since; while there are any, no object goes either."""
 
     @property
     def objects(self) -> int:
@@ -130,12 +132,15 @@ def survey(catalog: Catalog, tiers: Iterable[Tier], root: Path) -> Garbage:
     Raises:
         StoreUnreachable: a remote tier does not answer.
     """
-    waiting = catalog.setting(REBUILT) == "yes"
+    lost = {*(catalog.setting(UNPLANNED) or "").split()}
+    unplanned = tuple(row.name for row in catalog.load_tasks() if str(row.task_id) in lost)  # others are forgotten
+    waiting = bool(unplanned) or catalog.setting(REBUILT) == "yes"
     return Garbage(
         tuple(_of_tier(catalog, tier, waiting=waiting) for tier in tiers),
         tuple(_unfinished(root)),
         tuple(sorted(root.glob(QUARANTINED))),
         waiting,
+        unplanned,
     )
 
 

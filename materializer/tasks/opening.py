@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import TaskRow
-from viewcache.catalog.replay import REBUILT
+from viewcache.catalog.replay import REBUILT, UNPLANNED
 from viewcache.errors import BadInput, ViewcacheError
 from viewcache.failpoints import failpoint
 from viewcache.materializer.choices import OnBadVideo, WorkerKind
@@ -32,7 +32,7 @@ from viewcache.materializer.tasks.settings import TaskSettings
 from viewcache.materializer.tasks.task import Task
 from viewcache.materializer.telemetry.observer import Observer
 
-__all__ = ["open_task", "plan_again", "share_among"]
+__all__ = ["need_no_plan", "open_task", "plan_again", "share_among"]
 
 LARGE = 100_000
 """Files of a dataset after whose opening freed memory is given back: that takes some milliseconds."""
@@ -197,22 +197,39 @@ def share_among(
         task.share(share, group, guard)
 
 
-def plan_again(catalog: Catalog, tasks: Iterable[Task]) -> int:
+def plan_again(catalog: Catalog, tasks: Sequence[Task]) -> int:
     """Plan the generations again that a catalog has lost, so that what was adopted is known to be needed.
+
+    Tasks of another configuration are left: until they are open too, `gc` takes no object.
 
     Returns:
         How many; 0 if nothing was lost.
     """
-    if catalog.setting(REBUILT) != "yes":
+    rebuilt, lost = catalog.setting(REBUILT) == "yes", _unplanned(catalog)
+    again = [task for task in tasks if rebuilt or task.task_id in lost]
+    if not rebuilt and not again:
         return 0
     count = 0
-    for task in tasks:
+    for task in again:
         for row in catalog.load_generations(task.task_id):
             if row.first_epoch < task.spec.epochs:
                 with suppress(ViewcacheError):  # who reads that generation gets it
                     task.generation(row.number)
                     count += 1
                 failpoint("recover.planned")
+    need_no_plan(catalog, [task.task_id for task in again])
     catalog.set_setting(REBUILT, "no")
     _log.warning("%d generations were planned again", count, extra={"action": "planned_again"})
     return count
+
+
+def need_no_plan(catalog: Catalog, task_ids: Iterable[int]) -> None:
+    """What was planned of these tasks is known, or nobody needs it any more."""
+    before = _unplanned(catalog)
+    left = before.difference(task_ids)
+    if left != before:
+        catalog.set_setting(UNPLANNED, " ".join(map(str, sorted(left))))
+
+
+def _unplanned(catalog: Catalog) -> set[int]:
+    return {*map(int, (catalog.setting(UNPLANNED) or "").split())}

@@ -22,10 +22,12 @@ from tests.house.tree import ROOT
 from viewcache.api.config.find import Located
 from viewcache.api.upkeep.gc import collected
 from viewcache.catalog import Catalog
+from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.records import ProgressRow
 from viewcache.catalog.replay import REBUILT
 from viewcache.failpoints import VARIABLE
 from viewcache.materializer.storage.found import copy_row
+from viewcache.materializer.storage.gc import survey
 from viewcache.store import ArrayMeta, LocalTier, write_object
 
 VIDEOS, EPOCHS, GENERATIONS = 4, 2, 3
@@ -292,3 +294,34 @@ def test_after_a_rebuild_objects_wait_for_a_plan(store: Path, videos: Path) -> N
     assert found.waiting
     assert found.objects == 0
     assert objects_of(store).keys() == made
+
+
+def test_gc_waits_for_the_tasks_of_other_configurations(store: Path, videos: Path) -> None:
+    """What a task was still to read stays until it was opened again or is forgotten, whoever opens the cache first."""
+    whole = config(store, videos)
+    other = config(store, videos, epochs=1, frames_per_video=3)
+    other["dataset"]["tag"] = "other"
+    with viewcache.open(whole) as cache:
+        for _ in cache.materialize():
+            pass
+        needed = set(cache.owner.ledger.copies())
+    with viewcache.open(other) as cache:
+        cache.read("other", 0, 0)
+    CatalogFiles(store).database.unlink()
+    with viewcache.open(other) as cache:
+        cache.read("other", 0, 0)
+    with Catalog.open(store, create=False) as catalog:
+        found = survey(catalog, [LocalTier(store, 10**8)], store)
+        assert (found.waiting, found.unplanned, found.objects) == (True, ("t",), 0)
+    with viewcache.open(whole) as cache:
+        assert needed <= set(cache.owner.ledger.copies())
+    with Catalog.open(store, create=False) as catalog:
+        found = survey(catalog, [LocalTier(store, 10**8)], store)
+        assert (found.waiting, found.unplanned) == (False, ())
+        assert not needed & {Path(place).name for place in found.tiers[0].garbage}
+    CatalogFiles(store).database.unlink()
+    with viewcache.open(other):
+        pass
+    with Catalog.open(store, create=False) as catalog:
+        catalog.forget_task("t")
+        assert not survey(catalog, [LocalTier(store, 10**8)], store).waiting
