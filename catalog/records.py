@@ -243,14 +243,14 @@ class CopyRow:
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
-    """The next iteration that one reader of a task needs; every use before ``seq`` is past."""
+    """The next iteration that one reader of a task needs; every use before that one is past."""
 
     task_id: int
     rank: int
     epoch: int
     iteration: int
     seq: int
-    """Global iteration number: epoch * iterations per epoch + iteration."""
+    """Global iteration number: epoch * iterations per epoch + iteration. Epochs of other lengths can share numbers."""
     seconds_per_iteration: float
     """Of the consumer, smoothed; 0 when not known yet."""
     part: int = 0

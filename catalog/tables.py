@@ -339,7 +339,7 @@ POSTGRESQL_INDEXES = tuple(
         _index("object_by_video", "object", "video_id"),
         _index("edge_by_child", "edge", "child_id"),
         _index("edge_by_parent", "edge", "parent_id"),
-        _index("use_by_seq", "object_use", "task_id", "seq"),
+        _index("use_by_place", "object_use", "task_id", "epoch", "iteration"),
         _index("use_by_object", "object_use", "object_id"),
         _index("draw_by_position", "draw", "task_id", "epoch", "position", unique=True),
         _index("version_run_by_place", "version_run", "version", "first_place", unique=True),

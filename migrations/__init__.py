@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD", "Schema", "comparison", "current", "is_known", "upgrade"]
 
-HEAD = "0014"
+HEAD = "0015"
 """The revision that this release works with."""
 
 _HOME = Path(__file__).resolve().parent

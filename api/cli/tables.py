@@ -351,6 +351,6 @@ def _status_changes(found: Status) -> Table:
 
 def _status_errors(found: Status) -> Table:
     rows: list[tuple[object, ...]] = [
-        (row["about"], row["name"], row["message"], row["count"]) for row in found.parts["errors"]
+        (row["about"] or "cache", row["name"], row["message"], row["count"]) for row in found.parts["errors"]
     ]
     return "last errors", ("about", "name", "message", "times"), rows

@@ -192,7 +192,7 @@ class Failure:
     """Something else that went wrong."""
 
     about: str
-    """task or object."""
+    """task or object, or cache for what is of neither."""
     name: str
     message: str
     count: int

@@ -133,8 +133,9 @@ class Schedule(Work[Key]):
         """
         known_s = self.position.pace_s
         readers = sorted(
-            Reader(self.from_rank_of(each), each.epoch * self.iterations + each.iteration, each.pace_s or known_s)
+            Reader(self.from_rank_of(each), each.epoch * self.iterations + had, each.pace_s or known_s)
             for each in positions
+            for had in [min(each.iteration, self.iterations)]  # of an earlier epoch, which may have had more
         )
         self.position = min(positions, key=lambda each: each.place)
         self.position = Position(*self.position.place, self.position.pace_s or known_s)

@@ -39,7 +39,8 @@ class Seat:
     """Whether it is being read from; a seat that is not says where its reader stopped."""
     had: tuple[int, int] | None = None
     """Epoch and iteration of the last batch that it read."""
-    _last: tuple[int, float] | None = field(default=None, repr=False)
+    _last: tuple[tuple[int, int], float] | None = field(default=None, repr=False)
+    """The batch behind the last one that it read, and when it read that."""
 
 
 class Seats:
@@ -104,16 +105,15 @@ class Seats:
 
     def read(self, seat: Seat, epoch: int, iteration: int, iterations: int) -> Position:
         """A reader has had a batch; returns the one that it needs next, and its pace, smoothed over the last few."""
-        seq, now = epoch * iterations + iteration, time.monotonic()
-        parts = seat.key.parts
+        now, parts = time.monotonic(), seat.key.parts
+        epochs, following = divmod(iteration + parts, iterations)
         with self._lock:
             pace_s = seat.position.pace_s
-            if seat._last is not None and seat._last[0] == seq - parts:
+            if seat._last is not None and seat._last[0] == (epoch, iteration):
                 taken_s = (now - seat._last[1]) / parts
                 pace_s += (taken_s - pace_s) * (PACE_WEIGHT if pace_s else 1.0)
-            seat._last, seat.had = (seq, now), (epoch, iteration)
-            epochs, following = divmod(iteration + parts, iterations)
             seat.position = Position(epoch + epochs, following, pace_s)
+            seat._last, seat.had = (seat.position.place, now), (epoch, iteration)
             return seat.position
 
     def positions(self) -> tuple[Position, ...]:

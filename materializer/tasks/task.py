@@ -161,9 +161,8 @@ class Task:
     def place(self) -> tuple[int, int]:
         """Epoch and position behind the last video that a reader had in this run; else where all were before."""
         if self._at is None:
-            progress = min(self._catalog.load_progress(self.task_id), key=lambda row: row.seq, default=None)
-            batch = self.spec.sampling.videos_per_batch
-            self._at = (0, 0) if progress is None else (progress.epoch, progress.iteration * batch)
+            batch, rows = self.spec.sampling.videos_per_batch, self._catalog.load_progress(self.task_id)
+            self._at = min(((row.epoch, row.iteration * batch) for row in rows), default=(0, 0))
         return self._at
 
     def share(

@@ -18,8 +18,8 @@ class Use:
     """One use to come or past."""
 
     task_id: int
-    seq: int
-    epoch: int
+    place: tuple[int, int]
+    """Epoch and iteration."""
     position: int
     object_id: int
 
@@ -49,17 +49,22 @@ class Model:
     copies: dict[int, int] = field(default_factory=dict)
     """Bytes by object."""
     drawn: dict[tuple[int, int], int] = field(default_factory=dict)
-    at: dict[int, int] = field(default_factory=dict)
-    """Next seq by task."""
+    at: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Next epoch and iteration by task."""
     pace_s: dict[int, float] = field(default_factory=dict)
     """Seconds per iteration by task; 1 until it has reported."""
 
-    def own(self) -> dict[int, Demand]:
+    def to_come(self, task_id: int) -> list[tuple[int, int]]:
+        """The batches that a task needs, in order."""
+        return sorted({use.place for use in self.uses if use.task_id == task_id and use.place >= self.at[task_id]})
+
+    def own(self, window: int | None = None) -> dict[int, Demand]:
         found: dict[int, Demand] = {}
+        ahead_of = {(task, place): n for task in self.at for n, place in enumerate(self.to_come(task)[:window])}
         for use in self.uses:
-            ahead = use.seq - self.at[use.task_id]
-            if ahead >= 0:
-                drawn = use.position < self.drawn.get((use.task_id, use.epoch), 0)
+            ahead = ahead_of.get((use.task_id, use.place))
+            if ahead is not None:
+                drawn = use.position < self.drawn.get((use.task_id, use.place[0]), 0)
                 found.setdefault(use.object_id, Demand()).add(
                     Demand(1, int(drawn), ahead, ahead * self.pace_s.get(use.task_id, 1.0))
                 )
@@ -78,10 +83,7 @@ class Model:
         return found
 
     def due(self, n: int, window: int) -> list[tuple[float, int]]:
-        soon = Model(
-            [use for use in self.uses if use.seq - self.at[use.task_id] < window], at=self.at, pace_s=self.pace_s
-        )
-        return sorted((d.next_need_s, i) for i, d in soon.own().items() if i not in self.copies)[:n]
+        return sorted((d.next_need_s, i) for i, d in self.own(window).items() if i not in self.copies)[:n]
 
     def victims(self, need: int, spare: set[int]) -> list[int]:
         wanted = self.demand()
@@ -112,7 +114,7 @@ class Walk:
         self.catalog, self.random, self.model = catalog, random.Random(seed), Model()
         self.tasks: list[tuple[TaskRow, list[int]]] = [registered(catalog, 6, name) for name in ("train", "val")]
         self.planned = {row.task_id: 0 for row, _ in self.tasks}
-        self.model.at = {row.task_id: 0 for row, _ in self.tasks}
+        self.model.at = {row.task_id: (0, 0) for row, _ in self.tasks}
         self.objects: list[int] = []
 
     def step(self) -> None:
@@ -123,12 +125,12 @@ class Walk:
         row, ids = self.random.choice(self.tasks)
         if self.planned[row.task_id] == 3:
             return
-        order = self.random.sample(ids, len(ids))
+        order = self.random.sample(ids, self.random.choice([2, 4, 6]))  # videos are added and removed
         given = plan(self.catalog, row, order, self.planned[row.task_id])
         self.planned[row.task_id] += 1
         self.catalog.record_plan(given)
         for u in given.uses.to_pylist():
-            self.model.uses.append(Use(u["task_id"], u["seq"], u["epoch"], u["position"], u["object_id"]))
+            self.model.uses.append(Use(u["task_id"], (u["epoch"], u["iteration"]), u["position"], u["object_id"]))
         for e in given.edges.to_pylist():
             self.model.parents.setdefault(e["child_id"], []).append(e["parent_id"])
         self.objects += given.objects["object_id"].to_pylist()
@@ -156,11 +158,12 @@ class Walk:
 
     def advance(self) -> None:
         row, _ = self.random.choice(self.tasks)
-        self.model.at[row.task_id] += self.random.randint(0, 3)
-        seq = self.model.at[row.task_id]
+        coming = [*self.model.to_come(row.task_id), self.model.at[row.task_id]]
+        epoch, iteration = self.model.at[row.task_id] = coming[min(self.random.randint(0, 3), len(coming) - 1)]
         pace_s = self.model.pace_s[row.task_id] = PACES_S[row.name]
-        self.catalog.advance(ProgressRow(row.task_id, 0, seq // 3, seq % 3, seq, pace_s))
-        self.catalog.advance(ProgressRow(row.task_id, 1, seq // 3, seq % 3, seq + 1, pace_s))
+        for rank in range(2):
+            later = epoch + rank, iteration * (1 - rank)
+            self.catalog.advance(ProgressRow(row.task_id, rank, *later, 100 * epoch - rank, pace_s))
 
     def check(self) -> None:
         columns = "select object_id, refs, drawn_refs, next_iterations, next_need_s"
@@ -194,7 +197,7 @@ def test_the_slowest_rank_counts(catalog: Catalog) -> None:
     row, ids = registered(catalog)
     catalog.record_plan(plan(catalog, row, ids))
     for rank, seq in ((0, 3), (1, 1)):
-        catalog.advance(ProgressRow(row.task_id, rank, 0, seq, seq, 1.0))
+        catalog.advance(ProgressRow(row.task_id, rank, *divmod(seq, 2), seq, 1.0))
     catalog.flush()
     assert select(catalog, "select min(seq) from deadlines") == [(1,)]
     assert select(catalog, "select epoch, seq from positions") == [(0, 1)]
@@ -204,13 +207,28 @@ def test_the_slowest_rank_counts(catalog: Catalog) -> None:
     assert select(catalog, "select epoch, seq from positions") == [(1, 3)]
 
 
+@pytest.mark.parametrize(("before", "after"), [(6, 2), (2, 6)], ids=["shorter", "longer"])
+def test_epochs_of_another_length(catalog: Catalog, before: int, after: int) -> None:
+    """Videos were removed or added since: batches of the later generation are counted on, and none of them is past."""
+    row, ids = registered(catalog, 6)
+    for number, videos in enumerate((before, after)):
+        catalog.record_plan(plan(catalog, row, ids[:videos], number))
+    each, place = before // 2, (1, before // 2 - 1)
+    catalog.advance(ProgressRow(row.task_id, 0, *place, place[0] * each + place[1], 1.0))
+    catalog.flush()
+    expected = [place, *((epoch, iteration) for epoch in (2, 3) for iteration in range(after // 2))]
+    found = select(catalog, "select distinct epoch, iteration, iterations_ahead, need_s from deadlines order by 1, 2")
+    assert found == [(*each, n, float(n)) for n, each in enumerate(expected)]
+    assert select(catalog, "select epoch, iteration from positions") == [place]
+
+
 def test_a_rank_that_is_gone_needs_nothing(catalog: Catalog) -> None:
     """Killed, and not seen for ten minutes in which others of its training were: until then it may come back."""
     row, ids = registered(catalog)
     catalog.record_plan(plan(catalog, row, ids))
     catalog.advance(ProgressRow(row.task_id, 1, 0, 1, 1, 1.0, seen_at=1000.0))
     for seen_at, first in ((1600.0, 1), (1600.5, 3)):
-        catalog.advance(ProgressRow(row.task_id, 0, 0, 3, 3, 1.0, seen_at=seen_at))
+        catalog.advance(ProgressRow(row.task_id, 0, 1, 1, 3, 1.0, seen_at=seen_at))
         catalog.flush()
         assert select(catalog, "select seq from positions") == [(first,)]
         assert select(catalog, "select min(seq) from deadlines") == [(first,)]

@@ -102,3 +102,13 @@ def used(folder: Path) -> Path:
 def test_every_command_of_a_page_is_answered(used: Path, sql: str) -> None:
     """The SQL in each `viewcache sql "…"` that a page shows passes the read-only door."""
     assert run_query(used, sql).columns
+
+
+def test_an_error_of_no_task_is_of_none(catalog: Catalog) -> None:
+    """What went wrong with the cache itself is told without a name, and not as a task's."""
+    row, _ = registered(catalog)
+    catalog.add_events([EventRow("error", detail="the disk"), EventRow("error", row.task_id, detail="the order")])
+    catalog.flush()
+    told = select(catalog, "select about, name, message from errors order by message")
+    assert told == [(None, None, "the disk"), ("task", row.name, "the order")]
+    assert {each[:2] for each in select(catalog, question("page_errors"))} == {("cache", ""), ("task", row.name)}

@@ -4,12 +4,14 @@ import logging
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
 from tests.tiny import config, drawn, encode_folder, open_cache, pixels, same, sql
+from viewcache.api.cli.main import main
 from viewcache.api.preview.lint import Level, lint
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, BadVideo
@@ -275,6 +277,54 @@ def test_what_stands_in_is_held_to_its_content_too(tmp_path: Path, folder: Path,
     else:
         assert after[view].videos == before[view].videos
         assert after[view].keys != before[view].keys
+
+
+# Epochs of another length --------------------------------------------------------------------------------------------
+
+
+def test_shorter_epochs_are_still_to_come(tmp_path: Path, folder: Path) -> None:
+    """Most videos were removed while an epoch of all of them was read: what `run` makes of those behind it is needed,
+    and `gc` leaves it.
+    """
+    each: dict[str, Any] = {"cache": {"epochs_per_generation": 1}, "epochs": 4}
+    with open_cache(tmp_path / "s", folder, **each) as cache:
+        for iteration in range(3):
+            cache.read("train", 0, iteration)
+        cache.task("train").task.generation(1)
+    for name in NAMES[2:]:
+        (folder / f"{name}.mp4").unlink()
+    with open_cache(tmp_path / "s", folder, **each) as cache:
+        assert [cache.task("train").task.iterations(epoch) for epoch in range(4)] == [3, 3, 1, 1]
+        for iteration in range(3):
+            cache.read("train", 1, iteration)
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(config(tmp_path / "s", folder, **each)))
+    assert main(["run", str(tmp_path / "train.yaml")]) == 0
+    assert main(["gc", str(tmp_path / "train.yaml")]) == 0
+    with open_cache(tmp_path / "s", folder, **each) as cache:
+        ready = "count(distinct u.object_id), count(distinct k.object_id)"
+        coming = f"select epoch, {ready} from deadlines u left join copies k using (object_id) group by 1 order by 1"
+        assert sql(cache, coming) == [(2, 4, 4), (3, 4, 4)]
+        assert sql(cache, "select distinct epoch, iterations_ahead from deadlines order by 1") == [(2, 0), (3, 1)]
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["gone", "damaged"])
+def test_the_last_video_stands_in(tmp_path: Path, folder: Path, damaged: bool) -> None:
+    """With one video left it stands in for all that are gone, also for clips that were stored and are damaged."""
+    for name in NAMES[2:]:
+        (folder / f"{name}.mp4").unlink()
+    with open_cache(tmp_path / "s", folder, epochs=1) as cache:
+        pixels(cache)
+        if not damaged:
+            forget_clips(cache, "v1")
+    (folder / "v1.mp4").unlink()
+    if damaged:
+        for path in (tmp_path / "s" / "objects").rglob("*"):
+            if path.is_file() and path.name != "zarr.json":
+                data = bytearray(path.read_bytes())
+                data[100] ^= 255
+                path.write_bytes(data)
+    with open_cache(tmp_path / "s", folder, epochs=1) as cache:
+        assert drawn(pixels(cache)) == {0: ["v0"] * 4}
 
 
 # Told ----------------------------------------------------------------------------------------------------------------

@@ -54,6 +54,13 @@ def test_a_row_is_due_when_the_first_reader_needs_it(moves: list[list[Position]]
         assert active.next_due_in_s(key) == min((each for each in needs if each is not None), default=None)
 
 
+def test_a_longer_epoch_before_makes_nothing_late() -> None:
+    """Videos were removed since: a reader who is far on in an epoch of more batches has had none of these."""
+    active = generation()
+    active.at(Position(1, 3 * ITERATIONS, 1.0))
+    assert [active.due_in_s(row) for row in (0, BATCH * SAMPLES)] == [0.0, 1.0]
+
+
 def first_place(readers: list[Position]) -> tuple[int, int]:
     """Epoch and position from which on some reader needs everything."""
     slowest = min(readers, key=lambda each: each.place)

@@ -1,7 +1,7 @@
 -- Which batches come next, and are they ready?
 select v.path, v.clips, v.ready
 from views v
-join progress p on p.task_id = v.task_id
-where v.seq >= p.seq
-order by v.seq
+join positions p on p.task_id = v.task_id
+where v.epoch > p.epoch or (v.epoch = p.epoch and v.iteration >= p.iteration)
+order by v.epoch, v.iteration
 limit 4

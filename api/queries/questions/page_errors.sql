@@ -1,7 +1,9 @@
 -- What else went wrong, the last first?
-select about, name, message, cast(sum(count) as bigint) as count, max(at_s) as last_s
+select
+    coalesce(about, 'cache') as about, coalesce(name, '') as name, message, cast(sum(count) as bigint) as count,
+    max(at_s) as last_s
 from errors
-where about <> 'video'
+where at_s is not null -- else of a video, which is told among those
 group by about, name, message
 order by last_s desc
 limit 20

@@ -10,7 +10,7 @@ left join (
     select w.task_id, cast(sum(w.clips) as bigint) as clips, cast(sum(w.ready) as bigint) as ready
     from views w
     join positions q on q.task_id = w.task_id
-    where w.seq >= q.seq
+    where w.epoch > q.epoch or (w.epoch = q.epoch and w.iteration >= q.iteration)
     group by w.task_id
 ) v on v.task_id = t.task_id
 order by t.task

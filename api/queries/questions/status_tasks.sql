@@ -6,10 +6,13 @@ from tasks t
 left join progress p on p.task_id = t.task_id
 left join (
     select
-        w.task_id, cast(sum(w.clips) filter (where w.seq >= coalesce(q.seq, 0)) as bigint) as clips,
-        cast(sum(w.ready) filter (where w.seq >= coalesce(q.seq, 0)) as bigint) as ready
-    from views w
-    left join (select task_id, min(seq) as seq from progress group by task_id) q on q.task_id = w.task_id
+        w.task_id, cast(sum(w.clips) filter (where w.is_to_come) as bigint) as clips,
+        cast(sum(w.ready) filter (where w.is_to_come) as bigint) as ready
+    from (
+        select a.*, a.epoch > q.epoch or (a.epoch = q.epoch and a.iteration >= q.iteration) as is_to_come
+        from views a
+        join positions q on q.task_id = a.task_id
+    ) w
     group by w.task_id
 ) v on v.task_id = t.task_id
 order by ended, t.task, p.rank

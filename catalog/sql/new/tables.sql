@@ -270,4 +270,4 @@ CREATE TABLE alembic_version (
     version_num VARCHAR(32) NOT NULL,
     PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0014');
+INSERT INTO alembic_version (version_num) VALUES ('0015');

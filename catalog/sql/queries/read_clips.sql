@@ -8,4 +8,4 @@ select
 from object_use u
 join object o on o.object_id = u.object_id
 where u.task_id = :task_id and u.epoch between :first_epoch and :last_epoch and u.sample >= 0 and o.kind <> 'block'
-order by u.seq, u.position, u.sample
+order by u.epoch, u.iteration, u.position, u.sample

@@ -6,4 +6,4 @@
 select task_id, seq, epoch, iteration, position, sample, object_id
 from object_use
 where task_id = :task_id and epoch between :first_epoch and :last_epoch and sample >= 0
-order by seq, position, sample
+order by epoch, iteration, position, sample

@@ -3,15 +3,20 @@
 --   task_id: number of the task
 --   task: name of the task
 --   epoch: of the next iteration needed
---   seq: the same as a global iteration number
+--   iteration: the next one needed, 0-based within the epoch
+--   seq: the same as a global iteration number; see uses
 --   seconds_per_iteration: of the slowest reader; 1 when not known yet, so that need_s then counts iterations
 select
-    t.task_id, t.name as task, coalesce(min(p.epoch), 0) as epoch, coalesce(min(p.seq), 0) as seq,
-    coalesce(nullif(max(p.seconds_per_iteration), 0), 1) as seconds_per_iteration
+    t.task_id, t.name as task, coalesce(p.epoch, 0) as epoch, coalesce(p.iteration, 0) as iteration,
+    coalesce(p.seq, 0) as seq, coalesce(nullif(p.slowest_s, 0), 1) as seconds_per_iteration
 from task t
 left join (
     select
-        task_id, epoch, seq, seconds_per_iteration, seen_at, max(seen_at) over (partition by task_id) as last_seen_at
-    from task_progress
-) p on p.task_id = t.task_id and p.seen_at >= p.last_seen_at - 600
-group by t.task_id, t.name
+        task_id, epoch, iteration, seq, max(seconds_per_iteration) over (partition by task_id) as slowest_s,
+        row_number() over (partition by task_id order by epoch, iteration, rank, part) as turn
+    from (
+        select *, max(seen_at) over (partition by task_id) as last_seen_at
+        from task_progress
+    ) r
+    where seen_at >= last_seen_at - 600
+) p on p.task_id = t.task_id and p.turn = 1

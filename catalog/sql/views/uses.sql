@@ -3,7 +3,7 @@
 --   task: name of the task
 --   epoch: 0-based
 --   iteration: 0-based within the epoch
---   seq: global iteration number, epoch * iterations per epoch + iteration
+--   seq: global iteration number, epoch * iterations per epoch + iteration; epochs of other lengths can share numbers
 --   position: place of the clip's video in the epoch's order
 --   sample: which clip of the video; -1 - sample where the object is the audio of that clip
 --   object_id: number of the object

@@ -3,7 +3,7 @@
 --   task: name of the task
 --   epoch: 0-based
 --   iteration: 0-based within the epoch
---   seq: global iteration number
+--   seq: global iteration number; see uses
 --   path: URL of the batch
 --   clips: how many it holds; their audio is not counted
 --   ready: of those, how many have a copy
@@ -14,7 +14,7 @@ select
     count(*) as clips, count(k.object_id) as ready, cast(coalesce(sum(k.bytes / u.parts), 0) as bigint) as bytes
 from (
     -- Pictures of one block are parts of one object.
-    select *, count(*) over (partition by task_id, seq, object_id) as parts
+    select *, count(*) over (partition by task_id, epoch, iteration, object_id) as parts
     from object_use
     where sample >= 0
 ) u
