@@ -89,7 +89,7 @@ class Replacing:
             BadVideo: the policy is ``raise``, or no other video can stand in.
         """
         dataset = self._dataset()
-        if dataset.spec.refuses(missing=gone) or len(dataset.base) < 2:
+        if dataset.spec.refuses(missing=gone):
             cure = (
                 "restore the file, or set on_missing_video"
                 if gone
