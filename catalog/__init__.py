@@ -11,6 +11,7 @@ In the order of work:
 - ``files``: atomic creation, the reserve for a full disk, quarantine
 - ``blobs``: packet indexes of videos, in a file beside the database
 - ``lock``: who owns the catalog
+- ``owning``: who owns one on PostgreSQL
 - ``engine``: what the catalog needs of a database
 - ``uninterrupted``: calls in which no signal handler can raise
 - ``driver``: DuckDB's module, imported where no Ctrl-C interrupts it

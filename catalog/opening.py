@@ -198,6 +198,8 @@ def _open_postgresql(url: str, beside: str | Path | None, *, create: bool, writa
 
     engine = PostgresEngine(url)
     try:
+        if writable:
+            engine.own()
         if engine.is_empty():
             if not (create and writable):
                 raise errors.NotFound("the PostgreSQL database holds no catalog; `viewcache run` makes one")

@@ -7,8 +7,10 @@ six times faster than arrays for a million.
 
 import contextlib
 import io
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +22,7 @@ import pyarrow.csv as arrow_csv
 from viewcache import errors
 from viewcache.catalog.connecting import connect
 from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over, packed
+from viewcache.catalog.owning import OwnerSession, own
 from viewcache.catalog.statements import Given, Statement, load
 
 if TYPE_CHECKING:
@@ -66,11 +69,22 @@ class PostgresEngine(Engine):
         self._url = url
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
+        self._owner: OwnerSession | None = None
         self._writing = self._connect()
+        _open.add(self)
         self._psycopg = import_module("psycopg")  # after that, which tells of a missing one
 
     def _connect(self) -> "psycopg.Connection[Any]":
         return connect(self._url, application_name="viewcache")
+
+    def own(self) -> None:
+        """Keep all other processes from writing until this one is closed.
+
+        Raises:
+            CatalogBusy: another process owns the catalog.
+        """
+        with self._translated():
+            self._owner = own(self._writing)
 
     def is_empty(self) -> bool:
         """Whether the database holds no schema of ours."""
@@ -165,13 +179,36 @@ class PostgresEngine(Engine):
         until = time.monotonic() + _RECONNECT_S
         while True:
             try:
-                self._writing = self._connect()
+                self._writing = self._connect_again()
                 break
             except errors.CatalogBusy:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.1)
         self.lost = False
+
+    def _connect_again(self) -> "psycopg.Connection[Any]":
+        connection = self._connect()
+        if self._owner is None:
+            return connection
+        try:  # the lock went with the session
+            with self._translated():
+                self._owner = own(connection, self._owner)
+        except errors.CatalogDamaged as error:
+            connection.close()
+            raise errors.CatalogBusy(str(error)) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def leave(self) -> None:
+        """In a forked child: let go of the sockets, so that the sessions end with the parent that has them."""
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for connection in (*self._idle, self._writing):
+            if not connection.closed:
+                os.dup2(nothing, connection.fileno(), inheritable=False)
+        os.close(nothing)
 
     def close(self) -> None:
         """See ``Engine.close``."""
@@ -257,6 +294,15 @@ def _table(rows: "Sequence[tuple[Any, ...]]", schema: pa.Schema) -> pa.Table:
     return pa.table(
         [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )
+
+
+def _leave_in_child() -> None:
+    for engine in list(_open):
+        engine.leave()
+
+
+_open: "weakref.WeakSet[PostgresEngine]" = weakref.WeakSet()
+os.register_at_fork(after_in_child=_leave_in_child)
 
 
 def _batches(cursor: "psycopg.ServerCursor[Any]", statement: Statement) -> Iterator[pa.Table]:

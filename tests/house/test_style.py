@@ -64,8 +64,9 @@ def test_nobody_reads_what_another_module_keeps_to_itself() -> None:
 DECLARED_IN_SQL_FILES = {
     "catalog/views.py": "wraps the SELECT of a view's file in CREATE VIEW, and drops it",
     "catalog/postgres.py": "makes and drops the temporary table that a statement's header declares",
+    "catalog/owning.py": "asks PostgreSQL for its sessions and their locks; statements in files run on both databases",
 }
-"""Modules that write DDL for what a .sql file declares."""
+"""Modules that write DDL for what a .sql file declares, or ask a server of itself."""
 
 
 def test_sql_lives_in_sql_files() -> None:
