@@ -9,9 +9,10 @@ import inspect
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from types import MappingProxyType
 from typing import Any, cast, overload
 
 import numpy as np
@@ -72,16 +73,31 @@ class Transform(ClipOp):
     def apply_clip(self, params: Params, row: np.ndarray, clip: np.ndarray) -> np.ndarray:
         """Call it in its own terms."""
         seed = (int(row[0]) << 31) | int(row[1]) if len(row) else None
-        given, keywords = _GIVEN[self.takes](clip), dict(params)
         if self.generator is not None and seed is not None:
-            keywords[self.generator] = _generator(self.takes, seed)
-        elif seed is not None:
-            _seed(self.name, seed)
-            if hasattr(self.function, "set_random_seed"):  # Albumentations has generators of its own
-                self.function.set_random_seed(seed % (1 << 32))
+            return self._called(params, clip, {self.generator: _generator(self.takes, seed)})
+        if seed is None:
+            return self._called(params, clip)
+        has_torch = "torch" in sys.modules
+        before = clip if has_torch else clip.copy()
+        out = self._seeded(params, clip, seed)
+        if not has_torch and "torch" in sys.modules:  # the call imported it, and may have drawn before it was seeded
+            out = self._seeded(params, before, seed)
+        return out
+
+    def _seeded(self, params: Params, clip: np.ndarray, seed: int) -> np.ndarray:
+        """Call it with the generators of this process seeded."""
+        _seed(self.name, seed)
+        if hasattr(self.function, "set_random_seed"):  # Albumentations has generators of its own
+            self.function.set_random_seed(seed % (1 << 32))
+        return self._called(params, clip)
+
+    def _called(
+        self, params: Params, clip: np.ndarray, keywords: Mapping[str, object] = MappingProxyType({})
+    ) -> np.ndarray:
+        given = _GIVEN[self.takes](clip)
         if self.takes == "images":
-            return self._taken(params, self.function(images=given, **keywords)["images"], clip)
-        return self._taken(params, self.function(given, **keywords), clip)
+            return self._taken(params, self.function(images=given, **dict(params), **keywords)["images"], clip)
+        return self._taken(params, self.function(given, **dict(params), **keywords), clip)
 
     def _taken(self, params: Params, out: object, clip: np.ndarray) -> np.ndarray:
         """What it gave, as an array (T,C,H,W)."""
@@ -139,7 +155,8 @@ def transform(
             ``images`` for Albumentations, else ``array``.
         size: height and width of what it gives; one number for both; None = those of what it gets.
         random: whether it draws. If it takes no generator, those of Python, NumPy and torch are seeded for the call.
-        version: to be changed with every change of what it gives; None = a hash of the module's source.
+        version: to be changed with every change of what it gives; None = a hash of the source of its module, of your
+            own modules that its decorators or classes are of, and of the weights of a torch module.
 
     Returns:
         The operation, for a module's list ``OPS``, an entry point or `register`. It can be called as the function.
@@ -173,7 +190,7 @@ def _transform(
     generator = next((each.name for each in parameters if each.name in _GENERATORS), None)
     if generator is not None and not random:
         raise BadInput(f"transform {called!r} takes {generator!r} and is said to draw nothing: leave out one of them")
-    libraries = set() if plain else {_library(type(each)) for each in _parts(function)}
+    libraries = set() if plain else {_library(type(each).__module__) for each in _parts(function)}
     if random:
         libraries |= {"numpy", "torch"} if takes == "tensor" else {"numpy"}
     home = function.__module__ if plain else module
@@ -286,34 +303,72 @@ def _seed(name: str, seed: int) -> None:
 
 
 def _fingerprint(name: str, function: Callable[..., Any], module: str, libraries: Iterable[str]) -> str:
-    """A hash of the module that it is written in, or of a notebook's function; and of versions of libraries.
+    """A hash of the module that it is written in, or of a notebook's function; and of what else it is made of.
+
+    That is the modules of the user's own that its decorators or classes are of, versions of libraries, and weights.
 
     Raises:
         BadInput: the source cannot be read.
     """
     home = sys.modules.get(module)
-    file, written = getattr(home, "__file__", None), getattr(function, "__code__", None)
+    file, written = getattr(home, "__file__", None), getattr(inspect.unwrap(function), "__code__", None)
     in_module = file is not None and (written is None or written.co_filename == file)
+    others = {each: _library(each) for each in _homes(function) - {module} if not _is_python(each)}
     try:
-        text = inspect.getsource(home if home is not None and in_module else function)
-    except (OSError, TypeError):
+        texts = [inspect.getsource(home if home is not None and in_module else function)]
+        texts += [inspect.getsource(sys.modules[each]) for each in sorted(others) if not others[each]]
+    except (OSError, TypeError, KeyError):
         raise BadInput(
             f"transform {name!r}: its source cannot be read; pass version='1', and another one with every change"
         ) from None
-    versions = [f"{each} {_version(each)}" for each in sorted(filter(None, libraries))]
-    return "source-" + hashlib.blake2b("\0".join([name, text, *versions]).encode(), digest_size=8).hexdigest()
+    libraries = {*filter(None, libraries), *filter(None, others.values())}
+    versions = [f"{each} {_version(each)}" for each in sorted(libraries)]
+    digest = hashlib.blake2b("\0".join([name, *texts, *versions]).encode(), digest_size=8)
+    _add_weights(digest, function)
+    return "source-" + digest.hexdigest()
 
 
-def _parts(function: Any) -> Iterable[object]:
-    """A transform and those that it is made of, where it is a torch module and they are known."""
+def _homes(function: Any) -> set[str]:
+    """The modules in which the decorators of a function are written, or the classes that a transform is made of."""
+    if not inspect.isfunction(function):
+        return {kind.__module__ for each in _parts(function) for kind in type(each).__mro__}
+    found = {str(function.__globals__["__name__"])}
+    while inspect.isfunction(function := getattr(function, "__wrapped__", None)):
+        found.add(str(function.__globals__["__name__"]))
+    return found
+
+
+def _is_python(module: str) -> bool:
+    """Whether a module is viewcache's own or Python's: those have versions in every key, or change no pixels."""
+    return module.partition(".")[0] in sys.stdlib_module_names | {"viewcache"}
+
+
+def _add_weights(digest: "hashlib.blake2b", function: Any) -> None:
+    """Hash what a torch module has learned, or has made by itself."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(function, torch.nn.Module):
+        return
+    for name, value in sorted(function.state_dict().items()):
+        if isinstance(value, torch.Tensor):
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}\0".encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def _parts(function: Any) -> Iterator[object]:
+    """A transform and those that it is made of: of a torch module, or of one that has a list of them."""
     modules = getattr(function, "modules", None)
-    return modules() if callable(modules) else (function,)
+    if callable(modules):
+        yield from modules()
+        return
+    yield function
+    made_of = getattr(function, "transforms", ())
+    for each in made_of if isinstance(made_of, list | tuple) else ():
+        yield from _parts(each)
 
 
-def _library(kind: type) -> str:
-    """The distribution that a class is of; empty if it is of none, as a module of one's own."""
-    top = kind.__module__.partition(".")[0]
-    return min(packages_distributions().get(top, [""]))
+def _library(module: str) -> str:
+    """The distribution that a module is of; empty if it is of none, as a module of one's own."""
+    return min(packages_distributions().get(module.partition(".")[0], [""]))
 
 
 def _version(distribution: str) -> str:

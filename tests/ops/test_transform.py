@@ -1,10 +1,15 @@
 """Functions and other libraries' transforms as operations: what they get, may give, and draw by their keys."""
 
+import importlib
 import linecache
 import random
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import albumentations  # type: ignore[import-untyped] # has no types
@@ -256,6 +261,99 @@ def test_keys_are_of_source_and_libraries(monkeypatch: pytest.MonkeyPatch) -> No
     assert transform(grain.function).fingerprint != before["grain"], "NumPy draws for it"
     assert transform(backwards.function, random=False).fingerprint == backwards.fingerprint, "nobody draws for it"
     assert transform(grain.function, version="7").fingerprint == "declared-7"
+
+
+@pytest.mark.parametrize("edited", ["home", "decorators", "paints"])
+def test_keys_are_of_every_module_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str) -> None:
+    """Of a decorated function its own module and the decorator's, of an instance that of its class."""
+    texts = {
+        "decorators": """
+            import functools
+            ADDED = 1
+
+            def twice(function):
+                @functools.wraps(function)
+                def called(clip):
+                    return function(function(clip)) + ADDED
+                return called
+        """,
+        "paints": """
+            STRENGTH = 1
+
+            class Paint:
+                def __call__(self, clip):
+                    return clip + STRENGTH
+        """,
+        "home": """
+            from decorators import twice
+            from paints import Paint
+            from viewcache.ops import transform
+            STRENGTH = 1
+
+            @transform(random=False)
+            @twice
+            def plain(clip):
+                return clip + STRENGTH
+
+            class Own(Paint):
+                pass
+
+            made = transform(Own(), name="made", random=False)
+        """,
+    }
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def imported() -> tuple[str, str]:
+        for name, text in texts.items():
+            (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        importlib.invalidate_caches()
+        home = importlib.import_module("home")
+        return home.plain.fingerprint, home.made.fingerprint
+
+    plain, made = imported()
+    assert imported() == (plain, made)
+    texts[edited] = texts[edited].replace("= 1", "= 200")
+    plain_then, made_then = imported()
+    assert (plain_then != plain, made_then != made) == (edited != "paints", edited != "decorators")
+
+
+def test_keys_are_of_weights() -> None:
+    """Of two modules with the same weights one key, whatever made them; others have another."""
+
+    def fingerprint(seed: int) -> str:
+        torch.manual_seed(seed)
+        return transform(torch.nn.Linear(3, 3), name="linear", random=False).fingerprint
+
+    assert fingerprint(1) == fingerprint(1) != fingerprint(2)
+
+
+def test_torch_is_seeded_for_who_imports_it_in_the_call(tmp_path: Path) -> None:
+    """The first clip of a process is what it would be as the second."""
+    (tmp_path / "late.py").write_text(
+        textwrap.dedent("""
+            import sys
+            import numpy as np
+            from viewcache.ops import transform
+
+            @transform
+            def drawn(clip):
+                import torch
+                clip += torch.randint(0, 256, clip.shape, dtype=torch.uint8).numpy()  # also in its place
+                return clip
+
+            assert "torch" not in sys.modules
+            for seed in map(int, sys.argv[1:]):
+                row = np.array([seed, seed], np.int32)
+                print(seed, drawn.apply_clip((), row, np.zeros((1, 3, 2, 2), np.uint8)).tolist())
+        """)
+    )
+
+    def lines(*seeds: str) -> set[str]:
+        asked = [sys.executable, str(tmp_path / "late.py"), *seeds]
+        return {*subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()}
+
+    assert lines("3", "4") == lines("4", "3")
 
 
 def test_a_cell_of_a_notebook() -> None:
