@@ -280,11 +280,11 @@ def test_items_of_a_video_that_cannot_be_decoded(tmp_path: Path, hundred: Path) 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("v0", 2, 1, "x")], r"the segment of row 1 begins at 2 s and ends at 1 s; it must end after it begins"),
-        ([("v1", 0, 1, "x"), ("v0", 1, 1, "x")], r"the segment of row 2 begins at 1 s and ends at 1 s"),
-        ([("v0", "nan", 1, "x")], r"start_s of row 1 is nan; it must be a number of seconds, or empty"),
-        ([("v0", 0, "inf", "x")], r"end_s of row 1 is inf; it must be a number of seconds"),
-        ([("v0", 0, "1:30", "x")], r"end_s of row 1 is '1:30'; it must be a number of seconds"),
+        ([("v0", 2, 1, "x")], r"the segment in line 2 begins at 2 s and ends at 1 s; it must end after it begins"),
+        ([("v1", 0, 1, "x"), ("v0", 1, 1, "x")], r"the segment in line 3 begins at 1 s and ends at 1 s"),
+        ([("v0", "nan", 1, "x")], r"start_s in line 2 is nan; it must be a number of seconds, or empty"),
+        ([("v0", 0, "inf", "x")], r"end_s in line 2 is inf; it must be a number of seconds"),
+        ([("v0", 0, "1:30", "x")], r"end_s in line 2 is '1:30'; it must be a number of seconds"),
         ([("w", 0, 1, "x")], r"none of its 1 rows names a video of the dataset"),
     ],
 )

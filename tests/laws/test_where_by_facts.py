@@ -114,7 +114,7 @@ def test_a_header_that_lies_selects_for_ever(tmp_path: Path, liars: Path, where:
 def test_a_file_that_is_another_one_is_judged_anew(tmp_path: Path, liars: Path) -> None:
     """What is kept of a file that lied says nothing of the one in its place."""
     whole = config(tmp_path / "one", liars, on_changed_video="warn", on_bad_video="replace", epochs=4)
-    whole["dataset"] |= {"where": "frames = 30", "on_changed_video": whole["cache"].pop("on_changed_video")}
+    whole["dataset"] |= {"where": "frames = 30"}
     with viewcache.open(whole) as cache:
         list(read_all(cache, 2))
     encode(liars / "liar.mp4", "libx265", frames=29, gop=10, options=QUIET)
