@@ -264,7 +264,7 @@ class Loader:
         """Let the next pass begin at a place: here, or in a worker, or in all workers."""
         self._next = place
         if worker_here() is not None:
-            self._copy = WorkerCopy(own_state=True)
+            self._copy.told()
         elif self._passes is not None:
             self._version = self._passes.move(place)
 
@@ -275,7 +275,7 @@ class Loader:
             WrongProcess: this process owns the cache.
         """
         if self._cache.pid is None:
-            return _again, (self._cache, self.task, self._options, tuple(self._next), self._passes)
+            return _again, (self._cache, self.task, self._options, self._next, self._passes, self._version)
         raise WrongProcess(
             f"the loader of task {self.task!r} cannot be sent to another process: iterate over it here, or open the "
             "cache there; a DataLoader around it needs num_workers=0, because the cache has its own workers; or let a "
@@ -348,13 +348,11 @@ class Loader:
     def _start_in_worker(self, worker: Worker) -> Place:
         """Where the next pass of a DataLoader begins: its workers agree on it."""
         assert self._passes is not None  # a service owns the cache
-        moved = self._passes.moved(self._version)
-        if moved is not None:  # in the training process
-            self._version, self._next, self._copy = moved.version, moved.place, WorkerCopy()
-        place, repeats = self._copy.start(worker, self._passes, self._version, self._next, self.epochs)
-        if repeats and worker.number == 0:
+        start = self._copy.start(worker, self._passes, self._version, self._next, self.epochs)
+        self._version = start.version
+        if start.repeats and worker.number == 0:
             self._tell_of_repeating(0, stacklevel=4)
-        return place
+        return start.place
 
     def _tell_of_repeating(self, epoch: int, stacklevel: int) -> None:
         """Warn once: with one epoch, as for validation, beginning again is what people mean."""
@@ -439,9 +437,10 @@ class Loader:
 
 
 def _again(
-    cache: TaskSource, task: str, options: dict[str, Any], place: tuple[int, int, bool], passes: SharedPasses
+    cache: TaskSource, task: str, options: dict[str, Any], place: Place, passes: SharedPasses, version: int
 ) -> Loader:
     """The loader that was sent to this process."""
     loader = Loader(cache, task, **options)
-    loader._next, loader._passes, loader._version = Place(*place), passes, passes.version
+    # The place is that of the version it was sent with: one that the loader moves to meanwhile is yet to be seen.
+    loader._next, loader._passes, loader._version = place, passes, min(version, passes.version)
     return loader

@@ -9,15 +9,13 @@ from typing import Any, cast
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import viewcache
 from tests.service.served import Opener, batch_digest, described, digest, ended, start, told
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.training.loader import Loader
-from viewcache.api.training.passes import SharedPasses, Worker
-from viewcache.api.training.places import Place
 from viewcache.errors import Misuse, WrongProcess
 
 EPOCHS, BATCHES = 3, 5
@@ -66,7 +64,11 @@ def equal(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
 
 
 def wrapped(
-    loader: Loader, workers: int = 2, context: str = "fork", *, persistent_workers: bool = False
+    loader: "Loader | IterableDataset[Any]",
+    workers: int = 2,
+    context: str = "fork",
+    *,
+    persistent_workers: bool = False,
 ) -> "DataLoader[dict[str, Any]]":
     """A DataLoader around a loader."""
     dataset: Any = loader  # it is registered as an IterableDataset
@@ -253,20 +255,3 @@ def test_a_stateful_dataloader_goes_on(attach: Opener, workers: int, persistent:
             found += places(after)
         del after
         assert found == whole, f"a state after {read} batches"
-
-
-def test_the_count_of_passes_survives_what_happens_to_workers() -> None:
-    """Workers that never came, that were killed, and seeds that come again: all workers of a pass count the same."""
-    passes = SharedPasses()
-
-    def begin(number: int, seed: int) -> int:
-        return passes.begin(Worker(number, 3, seed), passes.version, 0)
-
-    assert [begin(k, 11) for k in (0, 1, 2)] == [0, 0, 0]
-    assert [begin(k, 12) for k in (1, 0)] == [1, 1], "worker 2 was killed before it began"
-    assert [begin(k, 13) for k in (2, 0, 1)] == [2, 2, 2]
-    assert [begin(k, 13) for k in (1, 2, 0)] == [3, 3, 3], "the same seed again"
-    assert passes.last(passes.version) == 3
-    passes.move(Place(7, 0, exactly=True))
-    assert passes.last(passes.version) is None
-    assert begin(0, 14) == 0
