@@ -10,7 +10,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from types import MappingProxyType
 from typing import Any, cast, overload
@@ -190,11 +190,9 @@ def _transform(
     generator = next((each.name for each in parameters if each.name in _GENERATORS), None)
     if generator is not None and not random:
         raise BadInput(f"transform {called!r} takes {generator!r} and is said to draw nothing: leave out one of them")
-    libraries = set() if plain else {_library(type(each).__module__) for each in _parts(function)}
-    if random:
-        libraries |= {"numpy", "torch"} if takes == "tensor" else {"numpy"}
+    draws_from = {"numpy", "torch"} if random and takes == "tensor" else {"numpy"} if random else set()
     home = function.__module__ if plain else module
-    fingerprint = f"declared-{version}" if version else _fingerprint(called, function, home, libraries)
+    fingerprint = f"declared-{version}" if version else _fingerprint(called, function, home, draws_from)
     made = type(
         called,
         (Transform,),
@@ -313,29 +311,29 @@ def _fingerprint(name: str, function: Callable[..., Any], module: str, libraries
     home = sys.modules.get(module)
     file, written = getattr(home, "__file__", None), getattr(inspect.unwrap(function), "__code__", None)
     in_module = file is not None and (written is None or written.co_filename == file)
-    others = {each: _library(each) for each in _homes(function) - {module} if not _is_python(each)}
+    homes = {each: _library(each) for each in _homes(function) if not _is_python(each)}
+    own = sorted(each for each, library in homes.items() if not library and each != module)
     try:
         texts = [inspect.getsource(home if home is not None and in_module else function)]
-        texts += [inspect.getsource(sys.modules[each]) for each in sorted(others) if not others[each]]
+        texts += [inspect.getsource(sys.modules[each]) for each in own]
     except (OSError, TypeError, KeyError):
         raise BadInput(
             f"transform {name!r}: its source cannot be read; pass version='1', and another one with every change"
         ) from None
-    libraries = {*filter(None, libraries), *filter(None, others.values())}
-    versions = [f"{each} {_version(each)}" for each in sorted(libraries)]
+    versions = [f"{each} {_version(each)}" for each in sorted({*libraries, *filter(None, homes.values())})]
     digest = hashlib.blake2b("\0".join([name, *texts, *versions]).encode(), digest_size=8)
     _add_weights(digest, function)
     return "source-" + digest.hexdigest()
 
 
 def _homes(function: Any) -> set[str]:
-    """The modules in which the decorators of a function are written, or the classes that a transform is made of."""
+    """The modules of a function's decorators, without its own, or of the classes that a transform is made of."""
     if not inspect.isfunction(function):
         return {kind.__module__ for each in _parts(function) for kind in type(each).__mro__}
-    found = {str(function.__globals__["__name__"])}
+    found, home = {str(function.__globals__["__name__"])}, function.__module__
     while inspect.isfunction(function := getattr(function, "__wrapped__", None)):
         found.add(str(function.__globals__["__name__"]))
-    return found
+    return found - {home}
 
 
 def _is_python(module: str) -> bool:
@@ -366,9 +364,13 @@ def _parts(function: Any) -> Iterator[object]:
         yield from _parts(each)
 
 
+_distributions = cache(packages_distributions)
+"""Which distributions each package is of: to ask takes a fifth of a second, and workers ask when they start, too."""
+
+
 def _library(module: str) -> str:
     """The distribution that a module is of; empty if it is of none, as a module of one's own."""
-    return min(packages_distributions().get(module.partition(".")[0], [""]))
+    return min(_distributions().get(module.partition(".")[0], [""]))
 
 
 def _version(distribution: str) -> str:
