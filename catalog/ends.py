@@ -7,7 +7,6 @@ owner of one that ended well walks through nothing.
 """
 
 import logging
-import os
 import secrets
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -54,7 +53,8 @@ class Ends(ABC):
         try:
             self.set_setting(CLEAN, value)
             failpoint("catalog.ended")
-            _publish(token, value)
+            with files.published(token) as file:
+                file.write(value.encode("ascii"))
         except (errors.Full, OSError) as error:
             _log.warning("the end of the cache cannot be recorded: %s", error, extra={"action": "ended_full"})
 
@@ -70,16 +70,3 @@ class Ends(ABC):
     @abstractmethod
     def set_setting(self, name: str, value: str) -> None:
         """Change a setting."""
-
-
-def _publish(path: Path, text: str) -> None:
-    """Write a small file under another name first, so that it is whole or absent."""
-    fresh = path.with_name(f"{path.name}.new")
-    with open(
-        os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="ascii"
-    ) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(fresh, path)
-    files.sync(path.parent)

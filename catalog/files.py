@@ -10,8 +10,11 @@ import os
 import shutil
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from viewcache import errors
 from viewcache.failpoints import failpoint
@@ -21,6 +24,7 @@ __all__ = [
     "RESERVE_BYTES",
     "CatalogFiles",
     "create",
+    "published",
     "quarantine",
     "read_regular",
     "refill_reserve",
@@ -123,6 +127,26 @@ def create(layout: CatalogFiles) -> None:
     except OSError as error:
         if error.errno in NO_SPACE:
             raise errors.Full(f"catalog {layout.folder}: {error}; free disk space and open again") from error
+        raise
+
+
+@contextmanager
+def published(path: Path) -> Iterator[IO[bytes]]:
+    """Have a file written under another name first, so that it is whole or absent; flushed to the disk.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
+    fresh = path.with_name(f"{path.name}.new")
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(fresh, path)
+        sync(path.parent)
+    except OSError:
+        fresh.unlink(missing_ok=True)
         raise
 
 

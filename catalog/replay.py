@@ -7,7 +7,6 @@ whole at each open, so it is written anew when it has doubled.
 
 import contextlib
 import logging
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -208,18 +207,13 @@ def _write(path: Path, engine: Engine) -> Journal:
     lines = [line_of("", 0, [step]) for step in _steps(engine)]
     base = sum(map(len, lines))
     head = encode({"journal": known, "format": FORMAT, "since": _tickets(engine), "base": base})
-    fresh = path.with_name(f"{path.name}.new")
     try:
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        with files.published(path) as file:
             file.writelines([head, *lines])
             file.flush()
-            os.fsync(file.fileno())
-        failpoint("journal.before-rename")
-        os.rename(fresh, path)
-        files.sync(path.parent)
+            failpoint("journal.before-rename")
         failpoint("journal.after-rename")
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         if error.errno in files.NO_SPACE:
             raise errors.Full(f"journal {path}: {error.strerror}; free disk space") from error
         raise errors.Broken(f"journal {path}: {error.strerror}; check that its folder is writable") from error
