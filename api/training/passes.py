@@ -208,7 +208,6 @@ class WorkerCopy:
         self._number = 0
         self._own_state = False
         self._base: Place | None = None
-        self._version = 0
 
     def told(self) -> None:
         """Begin where a state says that this worker was given."""
@@ -226,11 +225,14 @@ class WorkerCopy:
         """
         self._number += 1
         with passes.one_by_one():
-            begun = self._begin(worker, passes, version, place, epochs)
+            version, begun = self._begin(worker, passes, version, place, epochs)
             passes.begin(worker, begun)
-        return Start(self._version, Place(begun.epoch, begun.iteration, exactly=True), begun.repeats)
+        return Start(version, Place(begun.epoch, begun.iteration, exactly=True), begun.repeats)
 
-    def _begin(self, worker: Worker, passes: SharedPasses, version: int, place: Place, epochs: int) -> _Begun:
+    def _begin(
+        self, worker: Worker, passes: SharedPasses, version: int, place: Place, epochs: int
+    ) -> tuple[int, _Begun]:
+        """The version that the copy goes by from now on, and the pass."""
         other = passes.others(worker, self._number)
         # A move is for the pass that nobody has begun: a worker that comes late would take it for one that is over.
         moved = passes.moved(version) if other is None else None
@@ -238,10 +240,9 @@ class WorkerCopy:
             version, self._base, self._own_state = moved.version, moved.place, False
         elif self._base is None:
             self._base = place
-        self._version = version
         own_state, self._own_state = self._own_state, False
         if other is not None and other.number == self._number and not own_state:
-            return other
+            return version, other
         first, _ = self._base.begins()
         if own_state:
             count = first
@@ -251,7 +252,7 @@ class WorkerCopy:
             last = passes.last(version)
             count = first if last is None else last + 1
         epoch, iteration, repeats = _place_of(count, self._base, epochs)
-        return _Begun(version, count, worker.seed, worker.workers, self._number, epoch, iteration, repeats)
+        return version, _Begun(version, count, worker.seed, worker.workers, self._number, epoch, iteration, repeats)
 
 
 def _place_of(count: int, base: Place, epochs: int) -> tuple[int, int, bool]:

@@ -73,10 +73,10 @@ class Candidates:
         """The question that was answered last."""
         self._error: ViewcacheError | None = None
         """Why the policy gave no answer to it."""
-        self._awaited = self._telling = False
-        """Somebody has gone away without an answer; he is being told of it."""
         self._waiting: set[Hashable] = set()
-        """Who has gone away without an answer."""
+        """Who has gone away without an answer; None is nobody who reads."""
+        self._telling = False
+        """They are being told of it."""
         self._owed: dict[Hashable, ViewcacheError] = {}
         """What he is to hear: an answer that failed may have taken long, and on his next occasion it would again."""
         self._is_slow = False
@@ -130,8 +130,8 @@ class Candidates:
                 self._is_urgent = self._is_urgent or not can_wait
                 self._start(need, occasion)  # when it is asking something else: once that is over
                 if self._closed or not self._changed.wait_for(lambda: not self._asking, patience):
-                    self._awaited = not self._closed
-                    self._waiting.add(who)
+                    if not self._closed:
+                        self._waiting.add(who)
                     return None
             if self._error is not None:
                 raise self._error
@@ -139,7 +139,7 @@ class Candidates:
 
     def is_awaited(self) -> bool:
         """Whether somebody has gone away without an answer and was not told yet that there is one."""
-        return self._awaited or self._telling
+        return bool(self._waiting) or self._telling
 
     def in_vain(self) -> None:
         """Of the last answer nothing could leave."""
@@ -252,12 +252,12 @@ class Candidates:
                 self._taken.clear()
                 self._answered, self._error = (need, occasion), error
                 self._owed = {} if error is None else dict.fromkeys(self._waiting - {None}, error)
+                self._telling = bool(self._waiting)
                 self._waiting.clear()
                 self._asked_at, self._asking, self._is_begun = self._clock(), False, False
                 self._took_s = self._asked_at - begun
                 # Once was chance, a busy machine for example: who needs room asks again, which is more exact.
                 self._is_slow = self._took_s > SLOW_S
-                self._telling, self._awaited = self._awaited, False
                 self._changed.notify_all()
             if self._telling:
                 self._told()
