@@ -56,6 +56,11 @@ class Leaving(ABC):
         asked = pa.table({"object_id": pa.array(object_ids, pa.int64())})
         return set(self._reading().query("wanted_among", None, asked)["object_id"].to_pylist())
 
+    def lost_among(self, object_ids: Sequence[int]) -> set[int]:
+        """Which of these objects cannot be made again: their video is gone, or bad."""
+        asked = pa.table({"object_id": pa.array(object_ids, pa.int64())})
+        return set(self._reading().query("lost_among", None, asked)["object_id"].to_pylist())
+
     def outlived(self, going: Sequence[tuple[int, int | None, bool]]) -> pa.Table:
         """(object_id, key, tier, last_epoch) of copies of generations that are over while training goes on.
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewcache.catalog.engine import Session
-from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow, ProgressRow, UsageRow
+from viewcache.catalog.records import WENT_WHILE_OPEN, CopyRow, EventRow, IoSampleRow, ProgressRow, UsageRow
 from viewcache.catalog.rows import column_table, to_table
 
 __all__ = ["Pending", "add_up"]
@@ -45,6 +45,8 @@ class Pending:
     events: dict[_EventKey, EventRow] = field(default_factory=dict)
     facts: list[pa.Table] = field(default_factory=list)
     """What was found of files, one after the other."""
+    missing: dict[int, bool] = field(default_factory=dict)
+    """By video: whether its file went while the cache was open, or is back."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to write."""
@@ -58,13 +60,14 @@ class Pending:
     @property
     def only_statistics(self) -> bool:
         """Whether all of it is of the kind that each read changes, and that may be a second old."""
-        if self.copies or self.gone or self.worlds or self.leases or self.facts:
+        if self.copies or self.gone or self.worlds or self.leases or self.facts or self.missing:
             return False
         return not any(event.kind == "error" for event in self.events.values())
 
     def without_statistics(self) -> "Pending":
         """Take out all but what `only_statistics` speaks of; that stays here."""
         taken = Pending(self.copies, self.gone, worlds=self.worlds, leases=self.leases, facts=self.facts)
+        taken.missing, self.missing = self.missing, {}
         taken.events = {key: event for key, event in self.events.items() if event.kind == "error"}
         self.events = {key: event for key, event in self.events.items() if event.kind != "error"}
         self.copies, self.gone, self.worlds, self.leases, self.facts = {}, [], {}, {}, []
@@ -83,6 +86,7 @@ class Pending:
             + len(self.usage)
             + len(self.events)
             + sum(map(len, self.facts))
+            + len(self.missing)
         )
 
     def mark_ready(self, rows: Iterable[CopyRow]) -> None:
@@ -150,6 +154,10 @@ class Pending:
         """These were looked into."""
         self.facts.append(facts)
 
+    def mark_missing(self, video_ids: Iterable[int], *, missing: bool) -> None:
+        """The files of these videos went, or are back."""
+        self.missing.update(dict.fromkeys(video_ids, missing))
+
     def merge(self, later: "Pending") -> None:
         """Add changes that came after these."""
         self.gone.extend(later.gone)
@@ -162,6 +170,7 @@ class Pending:
             self.limit_seats(task_id, *limits)
         self.progress.update(later.progress)
         self.facts += later.facts
+        self.missing.update(later.missing)
         self.leases.update(later.leases)
         self.add_io_samples(later.io_samples.values())
         self.add_usage(later.usage.values())
@@ -189,6 +198,9 @@ class Pending:
                 session.run("insert_progress", asdict(row))
         if self.facts:
             session.run("record_facts", given=_last_words(pa.concat_tables(self.facts)))
+        if self.missing:
+            told = column_table([*self.missing.items()], video_id=int, missing=bool)
+            session.run("mark_missing", {"why": WENT_WHILE_OPEN}, told)
         self._write_leases(session)
         self._write_log(session)
 

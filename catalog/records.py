@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLEAN",
+    "WENT_WHILE_OPEN",
     "CopyRow",
     "EventRow",
     "GenerationRow",
@@ -48,6 +49,10 @@ class VideoStatus(StrEnum):
     """It cannot be decoded, or not all of it."""
     GONE = "gone"
     """It is no longer there."""
+
+
+WENT_WHILE_OPEN = "the file went, or became another one, while the cache was open"
+"""The error of a `GONE` video of which the next opening tells, and decides what it is."""
 
 
 @dataclass(frozen=True, slots=True)

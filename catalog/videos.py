@@ -4,7 +4,7 @@ A part of ``door.Catalog``, which has the others; it stands here because an inde
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -71,6 +71,16 @@ class Videos(ABC):
         """
         if keys:
             self._call(lambda session: tasks.set_video_keys(session, keys))
+
+    def mark_missing(self, video_ids: Iterable[int], *, missing: bool = True) -> None:
+        """Record that the files of videos went, or were replaced, while the cache is open (small); or are back.
+
+        Of what is `missing`, nothing that cannot be made again is given up from then on. Who flushes knows that it is
+        recorded.
+        """
+        ids = list(video_ids)
+        if ids:
+            self._note(lambda pending: pending.mark_missing(ids, missing=missing))
 
     def set_labels(self, labels: Mapping[int, str | None]) -> None:
         """Record the labels of files, by ``video_id``."""

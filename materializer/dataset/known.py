@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from viewcache.catalog.records import VideoStatus
+from viewcache.catalog.records import WENT_WHILE_OPEN, VideoStatus
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.recording import video_key
@@ -32,10 +32,16 @@ _KNOWN = ("video_id", "name", "key", *STAMP, "frames", "index_at", "status")
 class Known:
     """What the catalog has of a dataset; arrays have one entry a row."""
 
-    def __init__(self, rows: pa.Table) -> None:
-        """Compare with rows of ``schemas.VIDEO``."""
-        self.rows = rows
-        self.statuses = RepeatedTexts(rows["status"])
+    def __init__(self, rows: pa.Table, *, opening: bool = False) -> None:
+        """Compare with rows of ``schemas.VIDEO``.
+
+        An ``opening`` tells of what went while the cache was open, and decides what it is: to it these files are as
+        they were before.
+        """
+        self.went = _is_true(pc.equal(rows["error"].cast(pa.large_string()), WENT_WHILE_OPEN))
+        """Which went, or were replaced, while the cache was open, and no opening has told of it."""
+        self.rows = _as_before(rows, self.went) if opening and self.went.any() else rows
+        self.statuses = RepeatedTexts(self.rows["status"])
 
     def __len__(self) -> int:
         """Number of files, with those that are gone."""
@@ -157,6 +163,15 @@ def _still_bad(error: str, spec: DatasetSpec) -> bool:
     return bool(error) and (TOO_LARGE not in error or error.endswith(f"({spec.max_pixels})"))
 
 
+def _as_before(rows: pa.Table, went: NDArray[np.bool_]) -> pa.Table:
+    """Rows whose files went while the cache was open, as they were when these were there."""
+    for name, value in (("status", VideoStatus.OK.value), ("error", None)):
+        at, kind = rows.schema.get_field_index(name), rows.schema.field(name)
+        texts = [value if each else text for each, text in zip(went.tolist(), rows[name].to_pylist(), strict=True)]
+        rows = rows.set_column(at, kind, pa.array(texts, kind.type))
+    return rows
+
+
 def _of(rows: NDArray[np.bool_], at: NDArray[np.int64]) -> NDArray[np.bool_]:
     """What is so of the row of each of some files; of what is not registered nothing is."""
     out = at >= 0
@@ -164,7 +179,7 @@ def _of(rows: NDArray[np.bool_], at: NDArray[np.int64]) -> NDArray[np.bool_]:
     return out
 
 
-def _is_true(mask: pa.BooleanArray) -> NDArray[np.bool_]:
+def _is_true(mask: pa.BooleanArray | pa.ChunkedArray) -> NDArray[np.bool_]:
     return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)
 
 

@@ -145,17 +145,18 @@ def list_files(
     """
     dataset_id = catalog.register_dataset(spec.known_as)
     with uncollected():
-        known = Known(catalog.load_videos(dataset_id))
+        known = Known(catalog.load_videos(dataset_id), opening=True)
         found = _there(spec, known, _discovered(spec))
         give_back_memory()  # of a million files that is a fifth of what is held at most
         if spec.grows:
             found = _complete(spec, known, found, workers)
         replaced = ReplacedFiles(catalog, dataset_id, policies or {})
-        listing = _Listing(spec, catalog, dataset_id, known, found, replaced, tells, keep=keep)
+        listing = _Listing(spec, catalog, dataset_id, known, found, replaced, opening=True, tells=tells, keep=keep)
         del known, found  # it holds them as long as it needs them
         listing.register()
     failpoint("dataset.listed")
     listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
+    listing.take_back()
     with uncollected():
         files = listing.files(workers)
     del replaced, listing  # what they hold is given back, too
@@ -201,7 +202,8 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
     """List a dataset that grows once more: the same files, what is new and complete, and which are gone.
 
     A file that has joined stays as it was when it did. Should it be replaced, it counts as gone: in epochs that are
-    drawn its clips are an error by policy, as in any dataset, and the next opening compares the contents.
+    drawn its clips are an error by policy, as in any dataset, and the next opening compares the contents. What is gone
+    is recorded, so that what is stored of it stays; the next opening tells of it.
 
     Args:
         spec: what `list_files` was given.
@@ -223,6 +225,10 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         joined = {uri: row for row, uri in enumerate(files.uris)}
         missing = {uri for uri, row in joined.items() if uri not in here or _is_replaced(files, row, here[uri])}
         new = [each for each in found if _may_join(files, joined.get(each.uri), each)]
+        # Before anything else can fail: from now on nothing is given up that only they could give again.
+        for uris, gone in ((missing - files.missing, True), (files.missing - missing, False)):
+            catalog.mark_missing(files.ids[[joined[uri] for uri in uris]].tolist(), missing=gone)
+        catalog.flush()
     new = arrivals.complete(new, workers)
     if new:
         with uncollected():
@@ -231,7 +237,7 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
             new = [each for each in new if not before.is_replaced(each)]
             replaced = ReplacedFiles(catalog, files.dataset_id, {})
             listing = _Listing(spec, catalog, files.dataset_id, known, Listed.of(new), replaced)
-            listing.register(partly=True)
+            listing.register()
         listing.look(workers, None, whole=True)
     if not new and missing == files.missing:
         return files
@@ -279,6 +285,8 @@ class _Listing:
     known: Known
     found: Listed
     replaced: ReplacedFiles
+    opening: bool = False
+    """Whether it is of the whole dataset; else of files that are new."""
     tells: bool = False
     keep: Keep | None = None
     changes: dict[FileChange, dict[int, str]] = field(default_factory=dict)
@@ -293,10 +301,10 @@ class _Listing:
     def _know(self) -> None:
         """Load again what is known, which has changed."""
         del self.known  # or a million files are there twice
-        self.known = Known(self.catalog.load_videos(self.dataset_id))
+        self.known = Known(self.catalog.load_videos(self.dataset_id), opening=self.opening)
         self.at = self.known.rows_of(self.found.uris)
 
-    def register(self, *, partly: bool = False) -> None:
+    def register(self) -> None:
         """Give the new files names and ids, and say which are gone; nothing of the latter if only part was listed."""
         new = np.flatnonzero(self.at < 0)
         if len(new):
@@ -309,7 +317,7 @@ class _Listing:
                 part = np.arange(first, min(first + LISTED_AT_ONCE, len(fresh)))
                 self.catalog.upsert_videos(self.dataset_id, listed_rows(names.taken(part), fresh.taken(part)))
             self._know()
-        if self.tells and not partly:
+        if self.tells:
             self._tell_of_files()
 
     def _tell_of_files(self) -> None:
@@ -396,6 +404,12 @@ class _Listing:
         self.catalog.set_video_keys({ids[uri]: key for uri, key in keys.items() if key != few.of(uri, "key")})
         ids |= fresh
         record_found(self.catalog, [ids[file.uri] for file, _ in part], part, write_found_indexes(self.catalog, part))
+
+    def take_back(self) -> None:
+        """What had gone while the cache was open and is here as it was is recorded so; last, when nothing can fail."""
+        if self.tells:
+            here = self.known.is_there(self.at) & self.known.went
+            self.catalog.mark_missing(self.known.rows["video_id"].filter(pa.array(here)).to_pylist(), missing=False)
 
     def files(self, workers: int) -> Files:
         """The files that are there, by name."""

@@ -62,7 +62,7 @@ class Deciding:
 
     def _decide(self, task: Task, work: Any, keys: Mapping[int, str], why: str) -> ViewcacheError | None:
         clips = work.clips if isinstance(work, AudioSchedule) else work
-        gone = has_gone(task.dataset, clips.video_id(clips.clip_of(min(keys))))
+        gone = has_gone(task.dataset, clips.video_id(clips.clip_of(min(keys))), self._catalog)
         still = [row for row, key in keys.items() if work.key(row) == key]
         if not still:  # what stands in by now is not what could not be made
             return None

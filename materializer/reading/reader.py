@@ -348,7 +348,7 @@ class Reader:
             (row, why) for row in rows if (why := self._learning.look(self.task.dataset, active.video_id(row)))
         ]:
             for row, why in bad:
-                gone = has_gone(self.task.dataset, active.video_id(row))
+                gone = has_gone(self.task.dataset, active.video_id(row), self._catalog)
                 error = self.task.substitute(active, [row], why, gone=gone)
                 if error is not None:
                     raise error

@@ -27,7 +27,7 @@ ASKED_COPIES = 16 * READY_COPIES
 """Of so many it is asked at once."""
 
 FRESH_S = 1.0
-"""After so long it is asked again whether nothing wants what is still to leave: a task may have come."""
+"""After so long it is asked again whether nothing wants what is still to leave: a task may have come, a file gone."""
 
 
 class Trim:
@@ -110,10 +110,11 @@ class Trim:
 
     def _ask_again(self) -> None:
         some = list(islice(self._waiting, ASKED_COPIES))
-        wanted = self._catalog.wanted_among([copy.object_id for copy in some])
+        ids = [copy.object_id for copy in some]
+        stays = self._catalog.wanted_among(ids) | self._catalog.lost_among(ids)  # a file may have gone since
         for _ in some:
             self._waiting.popleft()
-        still = [copy for copy in some if copy.object_id not in wanted]
+        still = [copy for copy in some if copy.object_id not in stays]
         self._waiting.extendleft(reversed(still))
         self._asked_at, self._fresh = time.monotonic(), len(still)
 

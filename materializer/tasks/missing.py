@@ -27,14 +27,20 @@ NAMED = 3
 _log = logging.getLogger("viewcache.dataset")
 
 
-def has_gone(dataset: Dataset, item_id: int) -> bool:
-    """Whether the file of an item is gone by now; or was replaced, where the old content counts as gone then."""
+def has_gone(dataset: Dataset, item_id: int, catalog: Catalog) -> bool:
+    """Whether the file of an item is gone by now; or was replaced, where the old content counts as gone then.
+
+    Either is recorded, so that what is stored of it stays: it could not be made again.
+    """
     if dataset.is_missing(item_id):
         return True
     row = int(dataset.items.file[dataset.items.row_of[item_id]])
     listed, now = dataset.files.found(row), stamp_now(dataset.files.uris[row])
+    is_other = now is not None and not now.same(listed.stamp)
+    if is_other:
+        catalog.mark_missing([int(dataset.files.ids[row])])
     keeps_versions = dataset.spec.on_changed_video == OnChangedVideo.VERSION
-    return now == NO_FILE or (keeps_versions and now is not None and not now.same(listed.stamp))
+    return now == NO_FILE or (keeps_versions and is_other)
 
 
 def stored_of(catalog: Catalog, video_id: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.catalog.samples import copy, plan, registered, video
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import ObjectKind, ObjectRow, ProgressRow, TaskRow
+from viewcache.catalog.records import WENT_WHILE_OPEN, ObjectKind, ObjectRow, ProgressRow, TaskRow, VideoStatus
 from viewcache.catalog.rows import object_table
 
 K, EPOCHS, VIDEOS = 2, 8, 3
@@ -175,6 +175,43 @@ def test_it_is_what_the_definition_says(catalog: Catalog, seed: int) -> None:
         assert not catalog.wanted_among(found)
         some += len(found)
     assert some, "the history has something to find"
+
+
+def test_what_went_while_it_was_open_stays(catalog: Catalog) -> None:
+    """Of a file that went while the cache was open, until it is back; what an opening said of a file stays said."""
+    row, ids = registered(catalog)
+    row = catalog.ensure_task(replace(row, epochs=EPOCHS))
+    objects = [plan(catalog, row, ids, number, K) for number in range(2)]
+    for each in objects:
+        catalog.record_plan(each)
+    clips = {each["object_id"]: each["video_id"] for each in objects[0].objects.to_pylist() if each["kind"] == "clip"}
+    catalog.mark_ready([copy(each) for each in clips])
+    going = [(row.task_id, K, True)]
+
+    def over() -> set[int]:
+        catalog.flush()
+        found: set[int] = set(catalog.outlived(going)["object_id"].to_pylist())
+        assert catalog.lost_among(list(clips)) == clips.keys() - found
+        return {clips[each] for each in found}
+
+    assert over() == set(ids)
+    catalog.mark_missing(ids[:2])
+    catalog.mark_missing([])
+    assert over() == set(ids[2:])
+    told = catalog.load_videos(row.dataset_id)
+    assert told["status"].to_pylist() == ["gone", "gone", "ok", "ok"]
+    assert told["error"].to_pylist() == [WENT_WHILE_OPEN, WENT_WHILE_OPEN, None, None]
+    catalog.mark_missing(ids[:2])
+    catalog.mark_missing(ids[1:], missing=False)  # the last word counts
+    assert over() == set(ids[1:])
+    catalog.upsert_videos(row.dataset_id, [replace(video(3), status=VideoStatus.GONE, error="the file is gone")])
+    catalog.upsert_videos(row.dataset_id, [replace(video(2), status=VideoStatus.BAD, error="no packets")])
+    catalog.mark_missing(ids, missing=False)
+    assert over() == set(ids[:2])
+    catalog.mark_missing(ids)
+    assert over() == set()
+    errors = catalog.load_videos(row.dataset_id)["error"].to_pylist()
+    assert errors == [WENT_WHILE_OPEN, WENT_WHILE_OPEN, "no packets", "the file is gone"]
 
 
 def test_what_has_no_past_stays(catalog: Catalog) -> None:

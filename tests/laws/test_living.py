@@ -128,9 +128,12 @@ def test_a_file_that_goes_while_the_cache_is_open(tmp_path: Path, folder: Path, 
         rows = sql(cache, "select distinct epoch, video from substitutions order by epoch")
         errors = sql(cache, "select distinct message from errors where name = 'train'")
         assert same(pixels(cache), first)
+        assert sql(cache, "select status from videos where video = 'v1'") == [("gone",)], "so its clips stay"
     assert errors
     assert all(str(each).startswith("missing_video: ") for (each,) in errors)
     assert rows == [(0, "v1"), (1, "v1")]
+    with open_cache(tmp_path / "s", folder, on_missing_video=policy, epochs=2) as cache:
+        assert [(str(each.change), each.names) for each in cache.changes("train")] == [("removed", ("v1",))]
     assert all("v1" not in names and len(names) == 10 for names in drawn(first).values())
 
 

@@ -19,7 +19,8 @@ from tests.tiny import config, encode_folder, make_decoding_dear, pixels, same, 
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.scheduling.trim import REASON
+from viewcache.materializer.scheduling import trim as trim_module
+from viewcache.materializer.scheduling.trim import REASON, Trim
 from viewcache.materializer.tasks.look_ahead import TURNS
 
 EPOCHS, K, SAMPLES = 8, 2, 2
@@ -344,3 +345,28 @@ def test_a_kill_in_the_middle_of_a_trim(tmp_path: Path, videos: Path, visit: int
     with viewcache.open(one) as cache:
         assert lying(cache) <= {EPOCHS - 2, EPOCHS - 1}
     assert_at_rest(tmp_path / "b")
+
+
+def test_what_a_file_gave_stays_though_it_was_to_leave(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may go while what is over leaves, a few copies at a time: what is left of its clips stays."""
+    monkeypatch.setattr(trim_module, "READY_COPIES", 1)
+    monkeypatch.setattr(trim_module, "FRESH_S", 0.0)
+    with viewcache.open(given(tmp_path, videos, cache={"eviction": {"trim": False}})) as cache:
+        read(cache, range(K + 1))
+        owner = cache.owner
+        assert owner.dispatcher is not None
+        parts = owner.ledger, owner.dispatcher.evictor, owner.catalog, lambda: owner.look_ahead.going(owner.opened)
+        turns = iter([True])
+        trim = Trim(*parts, lambda: next(turns, False), owner.keeper.lying.may_last, set)
+        assert trim.some()
+        files = cache.task("train").task.dataset.files
+        left = f"select distinct object_id from copies join objects using (object_id) where video = '{files.names[0]}'"
+        before = set(sql(cache, left))
+        cache.catalog.mark_missing(files.ids[:1].tolist())
+        cache.catalog.flush()
+        while trim.some():
+            pass
+        assert set(sql(cache, left)) == before
+        assert trimmed(cache) > K * SAMPLES
