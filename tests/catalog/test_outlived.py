@@ -181,18 +181,17 @@ def test_what_went_while_it_was_open_stays(catalog: Catalog) -> None:
     """Of a file that went while the cache was open, until it is back; what an opening said of a file stays said."""
     row, ids = registered(catalog)
     row = catalog.ensure_task(replace(row, epochs=EPOCHS))
-    objects = [plan(catalog, row, ids, number, K) for number in range(2)]
-    for each in objects:
-        catalog.record_plan(each)
-    clips = {each["object_id"]: each["video_id"] for each in objects[0].objects.to_pylist() if each["kind"] == "clip"}
-    catalog.mark_ready([copy(each) for each in clips])
-    going = [(row.task_id, K, True)]
+    given = plan(catalog, row, ids, 0, K)
+    catalog.record_plan(given)
+    of_video = {each["object_id"]: each["video_id"] for each in given.objects.to_pylist()}
+    catalog.mark_ready([copy(each) for each in of_video])
+    catalog.advance(ProgressRow(row.task_id, 0, K, 0, K * PER_EPOCH, 1.0))
 
     def over() -> set[int]:
         catalog.flush()
-        found: set[int] = set(catalog.outlived(going)["object_id"].to_pylist())
-        assert catalog.lost_among(list(clips)) == clips.keys() - found
-        return {clips[each] for each in found}
+        found: set[int] = set(catalog.outlived([(row.task_id, None, True)])["object_id"].to_pylist())
+        assert catalog.lost_among(list(of_video)) == of_video.keys() - found
+        return {of_video[each] for each in found}
 
     assert over() == set(ids)
     catalog.mark_missing(ids[:2])
