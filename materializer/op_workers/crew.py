@@ -83,15 +83,18 @@ class Crew:
             OpWorkerFailed: it cannot be started.
         """
         if self._ops is None:
-            with self._process():
-                pass
+            try:
+                with self._process():
+                    pass
+            except _NotStarted as error:
+                raise self._failed(str(error)) from error
         assert self._ops is not None  # `_started` has asked
         return self._ops
 
     # Calls ---------------------------------------------------------------------------------------------------------
 
     def ask(self, kind: type[Kind], ask: Ask) -> Kind:
-        """The answer to a question; one that ended the process is asked once more.
+        """The answer to a question; one that ended the process, be it while it started, is asked once more.
 
         Raises:
             BadInput: what was given is wrong, says the operation.
@@ -137,6 +140,8 @@ class Crew:
     def _blamed(self, op: Described) -> Iterator[None]:
         try:
             yield
+        except _NotStarted as error:
+            raise self._failed(str(error)) from error  # no clip is to blame
         except (Ended, _Refused) as error:
             name = f"operation {op.name!r}"
             raise self._failed(f"{name}: {str(error).removeprefix(f'{name} ')}", of_clip=True) from error
@@ -233,7 +238,7 @@ class Crew:
             answer = process.answer(asks.Hello(asks.PROTOCOL, self.spec.modules, self.spec.packages))
         except Ended as ended:
             self._died(str(ended))
-            raise self._failed(f"its program {' '.join(self.spec.command[:1])} {ended}") from ended
+            raise _NotStarted(f"its program {' '.join(self.spec.command[:1])} {ended}") from ended
         except BaseException:
             process.end("the call was given up")
             raise
@@ -293,6 +298,10 @@ class Crew:
         for process in idle:
             process.release()
         _of_parents.extend(idle)
+
+
+class _NotStarted(Ended):
+    """A process ended before it could be asked anything."""
 
 
 class _Refused(Exception):

@@ -105,6 +105,32 @@ def test_a_process_that_was_killed_meanwhile_costs_nothing(tmp_path: Path) -> No
     crew.close()
 
 
+def test_a_question_survives_a_process_that_is_killed_while_it_starts(tmp_path: Path) -> None:
+    """It is asked of the next one; where that is killed, too, it is told, and is no clip's fault."""
+    flags = [tmp_path / "first", tmp_path / "second"]
+    folder = module(tmp_path / "ops", "starting", "return frame")
+    dies = "if os.path.exists({0!r}): os.unlink({0!r}); os.kill(os.getpid(), 9)\n"
+    killed = "".join(dies.format(str(flag)) for flag in flags)
+    (folder / "starting.py").write_text(f"import os\n{killed}{(folder / 'starting.py').read_text()}")
+    crew = Crew(spec(folder, "starting"))
+    op = the_op(crew)
+    crew.close()
+    flags[0].touch()
+    assert op.parse(None) == ()
+    assert not flags[0].exists()
+    crew.close()
+    for flag in flags:
+        flag.touch()
+    with pytest.raises(OpWorkerFailed, match=r"its program .* was killed by SIGKILL") as told:
+        op.parse(None)
+    flags[0].touch()
+    with pytest.raises(OpWorkerFailed, match=r"its program .* was killed by SIGKILL") as of_frame:
+        op.run((), np.zeros(1, np.int32), FRAME)
+    assert not told.value.of_clip
+    assert not of_frame.value.of_clip
+    crew.close()
+
+
 def test_restarts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An op worker that dies of everything is out of order for a while; calls fail at once, and say what it did."""
     crew = Crew(spec(module(tmp_path / "ops", "dies", "print('ouch'); os._exit(3)"), "dies"))
