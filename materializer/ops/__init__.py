@@ -20,6 +20,7 @@ In the order of work:
 - ``mix``: MixUp and CutMix, at read time
 - ``lossy``: the loss that a task allows, behind its first resize
 - ``transforms``: a function, or another library's transform, as an operation
+- ``fingerprint``: what the bytes of such a one depend on
 """
 
 from viewcache.materializer.ops.base import ClipOp, Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp

@@ -4,14 +4,12 @@ A clip draws 62 bits while it is planned, and whatever the transform draws follo
 process, at any time. The trade-off: two clips share such a transform only if they are the same clip.
 """
 
-import hashlib
 import inspect
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast, overload
 
@@ -31,6 +29,7 @@ from viewcache.materializer.ops.fields import (
     Text,
     Whole,
 )
+from viewcache.materializer.ops.fingerprint import fingerprint_of
 from viewcache.materializer.randomness import scaled
 
 __all__ = ["TAKES", "Transform", "transform"]
@@ -156,13 +155,13 @@ def transform(
         size: height and width of what it gives; one number for both; None = those of what it gets.
         random: whether it draws. If it takes no generator, those of Python, NumPy and torch are seeded for the call.
         version: to be changed with every change of what it gives; None = a hash of the source of its module, of your
-            own modules that its decorators or classes are of, and of the weights of a torch module.
+            own modules that it is made of, and of the weights of torch modules.
 
     Returns:
         The operation, for a module's list ``OPS``, an entry point or `register`. It can be called as the function.
 
     Raises:
-        BadInput: the function cannot be one, or its source cannot be read.
+        BadInput: the function cannot be one, or its source or weights cannot be read.
     """
     module = sys._getframe(1).f_globals.get("__name__", "__main__")
     made = partial(_transform, module=module, name=name, takes=takes, size=size, random=random, version=version)
@@ -190,9 +189,9 @@ def _transform(
     generator = next((each.name for each in parameters if each.name in _GENERATORS), None)
     if generator is not None and not random:
         raise BadInput(f"transform {called!r} takes {generator!r} and is said to draw nothing: leave out one of them")
-    draws_from = {"numpy", "torch"} if random and takes == "tensor" else {"numpy"} if random else set()
+    drawing = () if not random else ("numpy", "torch") if takes == "tensor" else ("numpy",)
     home = function.__module__ if plain else module
-    fingerprint = f"declared-{version}" if version else _fingerprint(called, function, home, draws_from)
+    fingerprint = f"declared-{version}" if version else fingerprint_of(called, function, home, module, drawing)
     made = type(
         called,
         (Transform,),
@@ -295,86 +294,3 @@ def _seed(name: str, seed: int) -> None:
     np.random.seed(seed % (1 << 32))
     if (torch := sys.modules.get("torch")) is not None:  # who has not imported it does not draw from it
         torch.default_generator.manual_seed(seed)  # that of the CPU: seeding all devices takes 0.2 ms
-
-
-# What its bytes depend on --------------------------------------------------------------------------------------------
-
-
-def _fingerprint(name: str, function: Callable[..., Any], module: str, libraries: Iterable[str]) -> str:
-    """A hash of the module that it is written in, or of a notebook's function; and of what else it is made of.
-
-    That is the modules of the user's own that its decorators or classes are of, versions of libraries, and weights.
-
-    Raises:
-        BadInput: the source cannot be read.
-    """
-    home = sys.modules.get(module)
-    file, written = getattr(home, "__file__", None), getattr(inspect.unwrap(function), "__code__", None)
-    in_module = file is not None and (written is None or written.co_filename == file)
-    homes = {each: _library(each) for each in _homes(function) if not _is_python(each)}
-    own = sorted(each for each, library in homes.items() if not library and each != module)
-    try:
-        texts = [inspect.getsource(home if home is not None and in_module else function)]
-        texts += [inspect.getsource(sys.modules[each]) for each in own]
-    except (OSError, TypeError, KeyError):
-        raise BadInput(
-            f"transform {name!r}: its source cannot be read; pass version='1', and another one with every change"
-        ) from None
-    versions = [f"{each} {_version(each)}" for each in sorted({*libraries, *filter(None, homes.values())})]
-    digest = hashlib.blake2b("\0".join([name, *texts, *versions]).encode(), digest_size=8)
-    _add_weights(digest, function)
-    return "source-" + digest.hexdigest()
-
-
-def _homes(function: Any) -> set[str]:
-    """The modules of a function's decorators, without its own, or of the classes that a transform is made of."""
-    if not inspect.isfunction(function):
-        return {kind.__module__ for each in _parts(function) for kind in type(each).__mro__}
-    found, home = {str(function.__globals__["__name__"])}, function.__module__
-    while inspect.isfunction(function := getattr(function, "__wrapped__", None)):
-        found.add(str(function.__globals__["__name__"]))
-    return found - {home}
-
-
-def _is_python(module: str) -> bool:
-    """Whether a module is viewcache's own or Python's: those have versions in every key, or change no pixels."""
-    return module.partition(".")[0] in sys.stdlib_module_names | {"viewcache"}
-
-
-def _add_weights(digest: "hashlib.blake2b", function: Any) -> None:
-    """Hash what a torch module has learned, or has made by itself."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(function, torch.nn.Module):
-        return
-    for name, value in sorted(function.state_dict().items()):
-        if isinstance(value, torch.Tensor):
-            digest.update(f"{name} {value.dtype} {tuple(value.shape)}\0".encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-
-
-def _parts(function: Any) -> Iterator[object]:
-    """A transform and those that it is made of: of a torch module, or of one that has a list of them."""
-    modules = getattr(function, "modules", None)
-    if callable(modules):
-        yield from modules()
-        return
-    yield function
-    made_of = getattr(function, "transforms", ())
-    for each in made_of if isinstance(made_of, list | tuple) else ():
-        yield from _parts(each)
-
-
-_distributions = cache(packages_distributions)
-"""Which distributions each package is of: to ask takes a fifth of a second, and workers ask when they start, too."""
-
-
-def _library(module: str) -> str:
-    """The distribution that a module is of; empty if it is of none, as a module of one's own."""
-    return min(_distributions().get(module.partition(".")[0], [""]))
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return ""

@@ -8,7 +8,7 @@ import pytest
 
 import viewcache
 from tests.tiny import config, single
-from viewcache.errors import OpFailed, ViewNotFound
+from viewcache.errors import Broken, OpFailed, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.ops import register, transform
 
@@ -39,6 +39,22 @@ def floats(clip):
     return clip / 255
 
 OPS = [grain, shuffled, black_begin, halved, floats]
+"""
+
+WEIGHTED = """
+import torch
+from viewcache.ops import transform
+
+class Weighted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(DRAWN)
+
+    @torch.no_grad()
+    def forward(self, clip):
+        return (clip * self.weight).to(torch.uint8)
+
+OPS = [transform(Weighted(), name="weighted", random=False)]
 """
 
 
@@ -73,6 +89,22 @@ def test_the_order_of_making_changes_nothing(operations: list[object], tmp_path:
     backward = read(given(tmp_path / "two", videos, *operations, workers=2), PLACES[::-1])
     assert forward == backward
     assert len(set(forward.values())) == len(PLACES)
+
+
+@pytest.mark.parametrize("drawn", ["torch.rand(3, 1, 1)", "torch.full((3, 1, 1), 0.5)"])
+def test_weights_that_each_process_draws_are_refused(
+    drawn: str, tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 3: a clip that is made again would have other bytes; what to do is said. Equal weights are well."""
+    name = f"weighted_{len(drawn)}"
+    (tmp_path / f"{name}.py").write_text(WEIGHTED.replace("DRAWN", drawn))
+    monkeypatch.syspath_prepend(tmp_path)
+    what = given(tmp_path / "own", videos, "weighted", op_modules=[name])
+    if "rand" in drawn:
+        with pytest.raises(Broken, match=r"operation 'weighted': .*seed or load them"):
+            read(what, PLACES[:1])
+    else:
+        assert read(what, PLACES[:1])
 
 
 def test_what_is_made_is_what_the_function_makes(tmp_path: Path, videos: Path) -> None:

@@ -1,5 +1,6 @@
 """Functions and other libraries' transforms as operations: what they get, may give, and draw by their keys."""
 
+import hashlib
 import importlib
 import linecache
 import random
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from tests.ops.draws import draws, frame
 from viewcache.errors import BadInput, OpFailed
-from viewcache.materializer.ops import Params, registry, transforms
+from viewcache.materializer.ops import Params, fingerprint, registry
 from viewcache.materializer.ops.transforms import Transform
 from viewcache.ops import register, transform
 
@@ -252,10 +253,10 @@ def test_keys_are_of_source_and_libraries(monkeypatch: pytest.MonkeyPatch) -> No
     assert before == {name: op.fingerprint for name, op in library_ops().items()} | {"grain": grain.fingerprint}
     assert len(set(before.values())) == len(before)
     with monkeypatch.context() as patch:
-        patch.setattr(transforms, "version", lambda name: "9" if name == "kornia" else metadata.version(name))
+        patch.setattr(fingerprint, "version", lambda name: "9" if name == "kornia" else metadata.version(name))
         assert library_ops()["kornia"].fingerprint != before["kornia"], "a part of a module of one's own"
         assert library_ops()["albumentations"].fingerprint == before["albumentations"]
-    monkeypatch.setattr(transforms, "version", lambda name: f"another of {name}")
+    monkeypatch.setattr(fingerprint, "version", lambda name: f"another of {name}")
     for name, op in library_ops().items():
         assert op.fingerprint != before[name]
     assert transform(grain.function).fingerprint != before["grain"], "NumPy draws for it"
@@ -321,11 +322,11 @@ def test_keys_are_of_every_module_of_ones_own(tmp_path: Path, monkeypatch: pytes
 def test_keys_are_of_weights() -> None:
     """Of two modules with the same weights one key, whatever made them; others have another."""
 
-    def fingerprint(seed: int) -> str:
+    def of(seed: int) -> str:
         torch.manual_seed(seed)
         return transform(torch.nn.Linear(3, 3), name="linear", random=False).fingerprint
 
-    assert fingerprint(1) == fingerprint(1) != fingerprint(2)
+    assert of(1) == of(1) != of(2)
 
 
 def test_torch_is_seeded_for_who_imports_it_in_the_call(tmp_path: Path) -> None:
@@ -356,6 +357,125 @@ def test_torch_is_seeded_for_who_imports_it_in_the_call(tmp_path: Path) -> None:
     assert lines("3", "4") == lines("4", "3")
 
 
+DECORATORS = """import functools
+FACTOR = 1
+def logged(function):
+    @functools.wraps(function)
+    def call(clip):
+        return function(clip)
+    return call
+def bare(function):
+    return lambda clip: function(clip) * FACTOR
+class Paint:
+    def __call__(self, clip):
+        return clip * FACTOR
+"""
+
+HOME = """import functools, torch
+import paint_lib
+from viewcache.ops import transform
+STRENGTH = 10
+def plain(clip):
+    return clip * 0 + STRENGTH
+class More(paint_lib.Paint):
+    pass
+OPS = [
+    transform(plain, random=False),
+    transform(torch.no_grad()(plain), name="no_grad", random=False),
+    transform(paint_lib.logged(plain), name="logged", random=False),
+    transform(paint_lib.bare(plain), name="bare", random=False),
+    transform(paint_lib.Paint(), name="paint", random=False),
+    transform(More(), name="more", random=False),
+    transform(paint_lib.Paint().__call__, name="bound", random=False),
+    transform(functools.partial(paint_lib.Paint.__call__, None), name="partial", random=False),
+]
+"""
+
+
+def test_a_key_has_all_modules_that_it_is_made_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 3: behind a decorator, with it, in a class or its base, what is changed makes other keys."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # or an edit within a second is not seen
+
+    def keys(home: str, lib: str) -> dict[str, str]:
+        for name, text in (("paint_lib", lib), ("paint_home", home)):
+            (tmp_path / f"{name}.py").write_text(text)
+            sys.modules.pop(name, None)
+            linecache.clearcache()
+        importlib.invalidate_caches()
+        return {op.name: op.fingerprint for op in importlib.import_module("paint_home").OPS}
+
+    first = keys(HOME, DECORATORS)
+    assert keys(HOME, DECORATORS) == first
+    of_home = keys(HOME.replace("STRENGTH = 10", "STRENGTH = 200"), DECORATORS)
+    assert [name for name in first if of_home[name] == first[name]] == []
+    of_lib = keys(HOME, DECORATORS.replace("FACTOR = 1", "FACTOR = 2"))
+    assert [name for name in first if of_lib[name] == first[name]] == ["plain", "no_grad"]
+    hashed = hashlib.blake2b("\0".join(["plain", HOME]).encode(), digest_size=8).hexdigest()
+    assert first["plain"] == f"source-{hashed}", "as it was before other modules were looked at"
+
+
+def test_what_is_edited_in_place_is_keyed_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is installed by ``pip install -e`` keeps its version whatever is edited."""
+    info = tmp_path / "paint_place-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: paint-place\nVersion: 1.0\n")
+    (info / "top_level.txt").write_text("paint_place\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    seen = []
+    for factor in (1, 2):
+        (tmp_path / "paint_place.py").write_text(DECORATORS.replace("FACTOR = 1", f"FACTOR = {factor}"))
+        sys.modules.pop("paint_place", None)
+        linecache.clearcache()
+        importlib.invalidate_caches()
+        paint = importlib.import_module("paint_place").Paint()
+        seen.append(transform(paint, name="paint", random=False).fingerprint)
+    assert metadata.packages_distributions()["paint_place"] == ["paint-place"]
+    assert seen[0] != seen[1]
+
+
+class _Weighted(torch.nn.Module):
+    """Multiplies by a parameter, and has a buffer that is in no state."""
+
+    offset: torch.Tensor
+
+    def __init__(self, weight: float, offset: float = 0) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((3, 1, 1), weight, dtype=torch.bfloat16))
+        self.register_buffer("offset", torch.tensor(offset), persistent=False)
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = (pictures * self.weight + self.offset).to(torch.uint8)
+        return made
+
+
+def test_weights_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 3: other parameters or buffers, also of a step of a pipeline or behind a closure, are another key."""
+
+    def of(module: Any) -> str:
+        return str(transform(module, name="weighted", takes="tensor", random=False).fingerprint)
+
+    def closed(module: torch.nn.Module) -> Any:
+        return lambda pictures: module(pictures)
+
+    class Pipeline:
+        def __init__(self, *steps: Any) -> None:
+            self.transforms = list(steps)
+
+        def __call__(self, pictures: Any) -> Any:
+            return pictures
+
+    kinds: tuple[Callable[[torch.nn.Module], Any], ...] = (lambda module: module, closed, Pipeline, torch.nn.Sequential)
+    for kind in kinds:
+        assert of(kind(_Weighted(1))) == of(kind(_Weighted(1)))
+        assert len({of(kind(_Weighted(*each))) for each in ((1,), (0.5,), (1, 2))}) == 3
+    lazy = torch.nn.LazyLinear(3)
+    with pytest.raises(BadInput, match=r"weights of LazyLinear cannot be read.*version='1'"):
+        of(lazy)
+    assert transform(lazy, name="weighted", version="1").fingerprint == "declared-1"
+
+
 def test_a_cell_of_a_notebook() -> None:
     """What was typed in is keyed by its own text, and not by that of other cells."""
 
@@ -370,6 +490,12 @@ def test_a_cell_of_a_notebook() -> None:
     one, other = (transform(cell(text.format(number)), random=False).fingerprint for number in (255, 254))
     assert one != other
     assert transform(cell("x = 1\n\n" + text.format(255)), random=False).fingerprint == one
+    wrapped = (
+        "import functools\ndef halved(function):\n    @functools.wraps(function)\n    def call(clip):\n"
+        "        return function(clip) // {}\n    return call\n@halved\n" + text.format(255)
+    )
+    two, three = (transform(cell(wrapped.format(number)), random=False).fingerprint for number in (2, 3))
+    assert len({one, two, three}) == 3
 
 
 def test_it_is_still_the_function() -> None:
