@@ -24,7 +24,8 @@ from viewcache.catalog.policies import check_policy
 from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput, NotFound, ViewcacheError
 from viewcache.materializer.choices import BranchType, Media, OnChangedVideo
-from viewcache.materializer.dataset.listing import Progress, files_of, list_files
+from viewcache.materializer.dataset.listing import Progress, list_files
+from viewcache.materializer.dataset.listing_spec import files_of
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.rows import Summary

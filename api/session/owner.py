@@ -18,7 +18,8 @@ from viewcache.errors import BudgetTooSmall, ViewNotFound
 from viewcache.materializer.choices import Durability
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
-from viewcache.materializer.dataset.listing import Progress, files_of
+from viewcache.materializer.dataset.listing import Progress
+from viewcache.materializer.dataset.listing_spec import files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.op_workers.crews import end_idle_op_workers

@@ -14,7 +14,8 @@ from viewcache.catalog.opening import is_postgresql
 from viewcache.errors import BadInput
 from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.files import Files
-from viewcache.materializer.dataset.listing import Progress, files_of, list_files, policies_among
+from viewcache.materializer.dataset.listing import Progress, list_files
+from viewcache.materializer.dataset.listing_spec import files_of, policies_among
 from viewcache.materializer.storage.recover import bind_store
 from viewcache.store import LocalTier
 

@@ -27,6 +27,7 @@ In the order of work:
 - ``arrivals``: which files of a dataset that grows are complete
 - ``known``: what the catalog has of a dataset's files
 - ``replaced``: files with other content than when they were drawn: refused, told of, or made versions
+- ``listing_spec``: what of a task decides which files are listed, and how they are looked into
 - ``listing``: list a dataset, look into what is new, record both; what came and went
 - ``growing``: list a dataset that grows again, for each generation that is about to be drawn
 - ``classes``: the numbers of labels, one or several of an item

@@ -3,6 +3,7 @@
 All files are compared as columns; of those that are looked into, each is found by its URI.
 """
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -83,15 +84,15 @@ class Known:
         held[held] = ~left_out[at[held]]
         held[held] = self._same(listed, np.flatnonzero(held), at[held])
         known = at[held]
-        error = np.zeros(len(self), bool)
-        for row in np.flatnonzero(~self.has_frames & ~left_out).tolist():
-            error[row] = _still_bad(self.rows["error"][row].as_py() or "", spec)
+        sure = np.ones(len(self), bool)
+        for row in np.flatnonzero((~self.has_frames | self.statuses.are(VideoStatus.BAD)) & ~left_out).tolist():
+            sure[row] = _still_bad(self.rows["error"][row].as_py() or "", spec)
         enough = np.ones(len(self), bool)
         if spec.probe != ProbeMode.LAZY:
             enough = _numbers(self.rows["index_at"], -1) >= 0
             if spec.probe == ProbeMode.TIMES:
                 enough = enough | _is_known(self.rows["time_step"])
-        held[held] = np.where(self.has_frames[known], enough[known], error[known])
+        held[held] = sure[known] & (enough[known] | ~self.has_frames[known])
         return held
 
     def _same(self, listed: Listed, mine: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -145,17 +146,41 @@ class KnownFiles:
         """What a column of `_KNOWN` says of a file."""
         return self._columns[column][self.row_of[uri]]
 
+    def rows_of(self, uris: Iterable[str]) -> pa.Table:
+        """The rows of some files, in their order."""
+        return self.rows.take(pa.array([self.row_of[uri] for uri in uris], pa.int64()))
+
     def was_indexed(self, uri: str) -> bool:
         """Whether every packet of a file was read once, so that views of it may have been made."""
         return self.of(uri, "index_at") is not None
 
-    def is_replaced(self, file: Found) -> bool:
-        """Whether a file that was gone is back with another size or time: the next opening compares the contents."""
-        row = self.row_of.get(file.uri)
-        if row is None or self._columns["status"][row] != VideoStatus.GONE or self._columns["frames"][row] is None:
+    def was_whole(self, file: Found) -> bool:
+        """Whether the row of a file has facts of a content that could be decoded, be it there or not.
+
+        A bad file has them where another content was there before: then its key is that content's, while size and time
+        are those of the bad one, see `record_bad`.
+        """
+        status, key, frames = (self.of(file.uri, name) for name in ("status", "key", "frames"))
+        if frames is None or status == VideoStatus.LISTED:
             return False
-        size, mtime_ns, etag = (self._columns[name][row] for name in STAMP)
-        return not Stamp(size or 0, mtime_ns or 0, etag or "").same(file.stamp)
+        return bool(status != VideoStatus.BAD or key != self._key(file))
+
+    def is_replaced(self, file: Found) -> bool:
+        """Whether a file that was gone, or went bad, is here with another size or time than when it was recorded so.
+
+        The next opening compares the contents.
+        """
+        if file.uri not in self.row_of or self.of(file.uri, "status") not in (VideoStatus.GONE, VideoStatus.BAD):
+            return False
+        return self.was_whole(file) and not self._stamp(file).same(file.stamp)
+
+    def _key(self, file: Found) -> str:
+        """What the key of a file is, if it is of the size and time on record."""
+        return video_key(file.uri, self._stamp(file), as_stored=file.as_stored)
+
+    def _stamp(self, file: Found) -> Stamp:
+        size, mtime_ns, etag = (self.of(file.uri, name) for name in STAMP)
+        return Stamp(size or 0, mtime_ns or 0, etag or "")
 
 
 def _still_bad(error: str, spec: DatasetSpec) -> bool:

@@ -5,8 +5,7 @@ its row, so that its name is not given again and its content is recognized.
 """
 
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,14 +18,13 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, VideoStatus
 from viewcache.errors import DatasetNotFound
 from viewcache.failpoints import failpoint
-from viewcache.materializer.choices import OnBadVideo, OnChangedVideo, OnShortVideo, ProbeMode
+from viewcache.materializer.choices import OnChangedVideo, ProbeMode
 from viewcache.materializer.collecting import uncollected
 from viewcache.materializer.dataset.arrivals import Arrivals
 from viewcache.materializer.dataset.changes import FileChange, FileChanges, in_short
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.known import STAMP, Known, KnownFiles
-from viewcache.materializer.dataset.labels import has_segments
 from viewcache.materializer.dataset.links import links_of
 from viewcache.materializer.dataset.listed import Found, Listed, in_order
 from viewcache.materializer.dataset.names import new_names
@@ -35,6 +33,7 @@ from viewcache.materializer.dataset.recording import (
     gone_rows,
     key_found,
     listed_rows,
+    record_bad,
     record_found,
     write_found_indexes,
 )
@@ -45,14 +44,9 @@ from viewcache.materializer.dataset.versions import path_of
 from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import Stamp, shown
-from viewcache.materializer.spec import DatasetSpec, TaskSpec
+from viewcache.materializer.spec import DatasetSpec
 
-__all__ = ["Progress", "files_of", "list_again", "list_files", "needs_headers", "policies_among"]
-
-_BY_HEADER = re.compile(r"\b(frames|fps|duration_s|height|width|codec|status)\b", re.IGNORECASE)
-"""Columns of a predicate that are known of a video whose header was read."""
-_BY_TIMES = re.compile(r"\b(fps|duration_s)\b", re.IGNORECASE)
-"""Those that are sure only where it is known when frames are shown: some headers do not tell, and packets do."""
+__all__ = ["Progress", "list_again", "list_files"]
 
 Progress = Callable[[int, int, str], None]
 """Called with files done, files in all, and the name of the last one."""
@@ -69,49 +63,6 @@ RECORD_EVERY_S = 5.0
 """Seconds of looking that are lost when the process is killed, and about one file more."""
 
 _log = logging.getLogger("viewcache.dataset")
-
-
-def files_of(task: TaskSpec, probe: ProbeMode | None = None) -> DatasetSpec:
-    """What of a task decides which files are listed, and how they are looked into; ``probe`` in place of its own."""
-    dataset = task.dataset
-    if probe is None:
-        # Who shares a dataset that grows sees it grow at the same place, so it is looked into in one way for all.
-        columns = dataset.label_start_column, dataset.label_end_column
-        timed = task.sampling.by_time or dataset.grows or has_segments(dataset.labels, *columns)
-        # A video must not be selected by what its header claims, and be left out by what its packets tell later.
-        timed = timed or _names(dataset, _BY_TIMES)
-        by_header = ProbeMode.TIMES if timed else ProbeMode.LAZY
-        probe = by_header if dataset.probe == ProbeMode.LAZY else dataset.probe
-    listed = DatasetSpec(
-        dataset.uri,
-        max_pixels=dataset.max_pixels,
-        probe=probe,
-        follow_links=dataset.follow_links,
-        link_roots=dataset.link_roots,
-        media=dataset.media,
-        exif=dataset.exif,
-    )
-    return replace(listed, input_source=dataset.input_source, settle=dataset.settle) if dataset.grows else listed
-
-
-def policies_among(tasks: Iterable[TaskSpec], dataset: DatasetSpec) -> dict[str, OnChangedVideo]:
-    """Task over a dataset → what it says of files that were replaced after it has drawn their videos."""
-    return {each.name: each.dataset.on_changed_video for each in tasks if each.dataset.known_as == dataset.known_as}
-
-
-def needs_headers(spec: DatasetSpec) -> bool:
-    """Whether it cannot be said which videos are drawn before all headers are read.
-
-    Orders must not depend on how far reading them is, or two caches would draw different ones. Of a dataset that grows
-    only files join whose header was read.
-    """
-    skips = spec.on_bad_video == OnBadVideo.SKIP or spec.on_short_video == OnShortVideo.SKIP
-    return spec.grows or skips or _names(spec, _BY_HEADER)
-
-
-def _names(spec: DatasetSpec, columns: re.Pattern[str]) -> bool:
-    """Whether a dataset's predicate names one of some columns."""
-    return spec.where is not None and columns.search(spec.where) is not None
 
 
 def list_files(
@@ -400,10 +351,19 @@ class _Listing:
             names = {ids[file.uri]: few.of(file.uri, "name") for file, _ in changed}
             self._note(FileChange.REPLACED, names)
         fresh = self.replaced.add_versions(versions, few, self.known.names)
-        keys = {file.uri: key_found(file, found) for file, found in part if file.uri not in fresh}
-        self.catalog.set_video_keys({ids[uri]: key for uri, key in keys.items() if key != few.of(uri, "key")})
         ids |= fresh
-        record_found(self.catalog, [ids[file.uri] for file, _ in part], part, write_found_indexes(self.catalog, part))
+        bad: list[tuple[Found, Scanned]] = []
+        rest: list[tuple[Found, Scanned]] = []
+        for file, found in part:
+            went_bad = found.error and file.uri not in fresh and few.was_whole(file)
+            (bad if went_bad else rest).append((file, found))
+        if bad:
+            record_bad(self.catalog, few.rows_of(file.uri for file, _ in bad), bad)
+        if rest:
+            keys = {file.uri: key_found(file, found) for file, found in rest if file.uri not in fresh}
+            self.catalog.set_video_keys({ids[uri]: key for uri, key in keys.items() if key != few.of(uri, "key")})
+            index_at = write_found_indexes(self.catalog, rest)
+            record_found(self.catalog, [ids[file.uri] for file, _ in rest], rest, index_at)
 
     def take_back(self) -> None:
         """What had gone while the cache was open and is here as it was is recorded so; last, when nothing can fail."""

@@ -25,6 +25,7 @@ __all__ = [
     "gone_rows",
     "key_found",
     "listed_rows",
+    "record_bad",
     "record_found",
     "video_key",
     "write_found_indexes",
@@ -150,7 +151,26 @@ def record_found(
     index_at: Sequence[int | None],
 ) -> None:
     """Let the catalog know what was found of files, see `facts_table`; it is committed when this returns."""
-    catalog.record_facts(facts_table(video_ids, looked, index_at))
+    _record(catalog, facts_table(video_ids, looked, index_at))
+
+
+def record_bad(catalog: Catalog, rows: pa.Table, looked: Sequence[tuple[Found, Scanned]]) -> None:
+    """The same of files that can be decoded no more, and could be before: what is known of that content stays.
+
+    So it is told from what may come later, and what is stored of it is found. Size and time are those of the bad file.
+
+    Args:
+        catalog: to be told.
+        rows: of ``schemas.VIDEO``, of each file.
+        looked: the file as it was listed, and what was found.
+    """
+    told = facts_table(rows["video_id"].to_pylist(), looked, [None] * len(looked))
+    now = {"size_bytes", "mtime_ns", "etag", "status", "error_kind", "error"}
+    _record(catalog, pa.table({name: (told if name in now else rows)[name] for name in told.column_names}))
+
+
+def _record(catalog: Catalog, facts: pa.Table) -> None:
+    catalog.record_facts(facts)
     catalog.flush()
     failpoint("dataset.found")
 

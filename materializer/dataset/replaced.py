@@ -88,7 +88,7 @@ class ReplacedFiles:
         """
         if not changed:
             return {}
-        rows = known.rows.take([known.row_of[file.uri] for file, _ in changed]).to_pylist()
+        rows = known.rows_of(file.uri for file, _ in changed).to_pylist()
         taken = {*names(), *self.versions}
         retired, fresh = [], []
         for row, (file, found) in zip(rows, changed, strict=True):
@@ -109,7 +109,7 @@ class ReplacedFiles:
         One that cannot be decoded now counts only where the old content shall stay.
         """
         status, key, index_at = (known.of(file.uri, name) for name in ("status", "key", "index_at"))
-        if status == VideoStatus.BAD or key == key_found(file, new):
+        if (status == VideoStatus.BAD and not known.was_whole(file)) or key == key_found(file, new):
             return False
         if status == VideoStatus.LISTED and known.of(file.uri, "size_bytes") is not None:
             return False  # nobody has looked into it; of what a lost catalog got from its journal there is no size

@@ -15,7 +15,8 @@ from viewcache.materializer.choices import OnBadVideo, WorkerKind
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
-from viewcache.materializer.dataset.listing import Progress, files_of, list_files, needs_headers, policies_among
+from viewcache.materializer.dataset.listing import Progress, list_files
+from viewcache.materializer.dataset.listing_spec import files_of, needs_headers, policies_among
 from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.dataset.scan import Keep
 from viewcache.materializer.freed_memory import give_back_memory

@@ -246,6 +246,19 @@ def test_an_image_that_was_replaced_is_refused(
     assert _changed(before, after) == sorted(place for place in before if number in before[place]["index"])
 
 
+def test_another_image_behind_garbage_is_refused_too(tmp_path: Path) -> None:
+    """A cache was opened while the file was broken; what was drawn is still known."""
+    folder = save_folder(tmp_path / "in", {f"{k}.png": (64, 48) for k in range(6)})
+    with viewcache.open(config(tmp_path / "store", folder)) as cache:
+        read(cache)
+    (folder / "2.png").write_bytes(bytes(3000))
+    with pytest.raises(BadVideo, match=r"2\.png: "):
+        viewcache.open(config(tmp_path / "store", folder))
+    save(folder / "2.png", picture(64, 48, 99))
+    with pytest.raises(BadInput, match=r"2\.png has another size or time than when task 'train' drew it"):
+        viewcache.open(config(tmp_path / "store", folder))
+
+
 def test_a_replaced_image_is_a_new_version(tmp_path: Path, trained: tuple[Path, Read]) -> None:
     """Under `version` the old one is gone, which is told and recorded, and the new one is drawn from then on."""
     folder, before = trained

@@ -455,13 +455,12 @@ def test_a_slow_disk_has_its_best_mix_inside(
     kept_bytes = next(device["image_bytes"] for device in free["devices"] if device["tier"] == "local")
     limit = 0.5 * free["mixes"][0]["cores_per_s"] * kept_bytes
     with limited(tmp_path, limit) as group:
-        for _ in range(3):  # while others use the disk it gives less than the limit, and that is what is measured
+        for _ in range(5):  # while others use the disk or the cores a rate is of both, and that is what is measured
             found = limited_profile(path, group)
             rates = {device["tier"]: device["bytes_per_s"] for device in found["devices"]}
-            assert rates["local"] <= 1.25 * limit
-            if rates["local"] >= 0.75 * limit:
+            if 0.75 * limit <= rates["local"] <= 1.25 * limit:
                 break
-    assert rates["local"] >= 0.75 * limit
+    assert 0.75 * limit <= rates["local"] <= 1.25 * limit
     predicted = [mix["predicted_per_s"] for mix in found["mixes"]]
     assert max(predicted) >= 1.1 * max(predicted[0], predicted[-1])
     assert 0 < found["kept"] < 10

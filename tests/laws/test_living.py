@@ -253,6 +253,52 @@ def test_a_file_that_is_replaced_by_garbage_is_a_version(tmp_path: Path, folder:
 
 
 @pytest.mark.parametrize("policy", ["raise", "warn", "version"])
+def test_another_file_behind_garbage_is_told_from_what_was_drawn(tmp_path: Path, folder: Path, policy: str) -> None:
+    """A file was cut off while it was copied, and a cache was opened: what was drawn before is still known."""
+    with open_cache(tmp_path / "s", folder, epochs=2) as cache:
+        before = pixels(cache)
+    garbage = folder / "v2.mp4"
+    for size in (3000, 4000):  # as it grew
+        garbage.write_bytes(b"\0" * size)
+        with pytest.raises(BadVideo, match=r"v2\.mp4: "):
+            open_cache(tmp_path / "s", folder, epochs=2)
+    replaced(folder, "v2")
+    if policy == "raise":
+        for _ in range(2):
+            with pytest.raises(BadInput, match=r"v2\.mp4 has other content than when task 'train' drew it"):
+                open_cache(tmp_path / "s", folder, epochs=2)
+        return
+    with open_cache(tmp_path / "s", folder, epochs=2, on_changed_video=policy) as cache:
+        assert [each.change for each in cache.changes("train")] == [FileChange.REPLACED]
+        assert same(pixels(cache), before) == (policy == "version")
+
+
+def test_a_file_is_restored_behind_garbage(tmp_path: Path, folder: Path) -> None:
+    """The bytes that were drawn, at another time: nothing is refused, and every view shows what it showed."""
+    with open_cache(tmp_path / "s", folder, epochs=2) as cache:
+        before = pixels(cache)
+    good = (folder / "v2.mp4").read_bytes()
+    (folder / "v2.mp4").write_bytes(good[: len(good) // 2])
+    with pytest.raises(BadVideo, match=r"v2\.mp4: "):
+        open_cache(tmp_path / "s", folder, epochs=2)
+    (folder / "v2.mp4").write_bytes(good)
+    with open_cache(tmp_path / "s", folder, epochs=2) as cache:
+        assert same(pixels(cache), before)
+        assert cache.changes("train") == ()
+
+
+def test_a_bad_file_that_is_mended_was_never_seen(tmp_path: Path, folder: Path) -> None:
+    """A video that was damaged from the beginning shows nothing that another content could contradict."""
+    good = (folder / "v2.mp4").read_bytes()
+    (folder / "v2.mp4").write_bytes(good[: len(good) * 2 // 3])
+    with open_cache(tmp_path / "s", folder, epochs=2, on_bad_video="skip") as cache:
+        before = pixels(cache)
+    (folder / "v2.mp4").write_bytes(good)
+    with open_cache(tmp_path / "s", folder, epochs=2, on_bad_video="skip") as cache:
+        assert same(pixels(cache), before)
+
+
+@pytest.mark.parametrize("policy", ["raise", "warn", "version"])
 def test_what_stands_in_is_held_to_its_content_too(tmp_path: Path, folder: Path, policy: str) -> None:
     """A file that came later and was never drawn may stand in; its place shows its content from then on."""
     with open_cache(tmp_path / "s", folder, epochs=4) as cache:
