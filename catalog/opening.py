@@ -112,9 +112,10 @@ def upgrade_catalog(where: str | Path) -> str:
         from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
         from viewcache.catalog.upgrading import upgrade
 
-        engine: Engine = PostgresEngine(str(where))
+        engine = PostgresEngine(str(where))
         try:
             if _is_older(_revision(engine), str(where)):
+                engine.own()  # a process of an older release may have it open, and write as its schema has it
                 upgrade(sqlalchemy_url(str(where)))
         finally:
             engine.close()

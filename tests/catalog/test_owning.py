@@ -14,6 +14,7 @@ from tests.catalog.samples import execute, registered
 from tests.house.tree import ROOT
 from tests.tiny import config, encode_folder
 from viewcache.catalog import Catalog
+from viewcache.catalog.opening import upgrade_catalog
 from viewcache.errors import CatalogBusy
 
 OWNER = """
@@ -57,6 +58,18 @@ def test_one_process_owns_a_catalog(empty_database: str) -> None:
     with Catalog.open(empty_database) as catalog:
         registered(catalog)
     Catalog.open(empty_database).close()
+
+
+def test_nobody_upgrades_a_catalog_that_is_in_use(empty_database: str) -> None:
+    """A process of an older release goes on with the schema that it knows."""
+    process, _ = owning(empty_database)
+    try:
+        execute(empty_database, "update alembic_version set version_num = '0014'")
+        with pytest.raises(CatalogBusy, match=rf"owned by process {process.pid} on "):
+            upgrade_catalog(empty_database)
+        assert execute(empty_database, "select version_num from alembic_version") == [("0014",)]
+    finally:
+        killed(process)
 
 
 def test_a_forked_child_owns_nothing(empty_database: str) -> None:
