@@ -155,15 +155,19 @@ class KnownFiles:
         return self.of(uri, "index_at") is not None
 
     def was_whole(self, file: Found) -> bool:
-        """Whether the row of a file has facts of a content that could be decoded, be it there or not.
+        """Whether the row of a file is of a content that could be decoded, be it there or not.
 
-        A bad file has them where another content was there before: then its key is that content's, while size and time
-        are those of the bad one, see `record_bad`.
+        The row of a bad file is where another content was there before: then its key is that content's, while size and
+        time are those of the bad one, see `record_bad`. Of what a lost catalog got from its journal, which has the key
+        alone, it is taken for granted.
         """
-        status, key, frames = (self.of(file.uri, name) for name in ("status", "key", "frames"))
-        if frames is None or status == VideoStatus.LISTED:
-            return False
-        return bool(status != VideoStatus.BAD or key != self._key(file))
+        status, key, size = (self.of(file.uri, name) for name in ("status", "key", "size_bytes"))
+        if status == VideoStatus.LISTED:
+            return size is None
+        if status != VideoStatus.BAD:
+            return self.of(file.uri, "frames") is not None
+        # Size and time of a file that could not be read for now are not on record: of these only facts tell.
+        return key != self._key(file) and (size >= 0 or self.of(file.uri, "frames") is not None)
 
     def is_replaced(self, file: Found) -> bool:
         """Whether a file that was gone, or went bad, is here with another size or time than when it was recorded so.

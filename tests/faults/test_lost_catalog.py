@@ -25,7 +25,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import journal_of
-from viewcache.errors import BadInput, CatalogDamaged
+from viewcache.errors import BadInput, BadVideo, CatalogDamaged
 from viewcache.failpoints import VARIABLE
 from viewcache.materializer.dataset import listing
 
@@ -182,6 +182,22 @@ def test_a_file_that_is_replaced_meanwhile_is_an_error(
     shutil.copy2(tmp_path / "v2.mp4", folder / "v2.mp4")
     with viewcache.open(whole) as cache:
         assert read(cache, 18) == seen
+
+
+def test_another_file_behind_garbage_is_an_error_too(tmp_path: Path, videos: Path) -> None:
+    """The new catalog was opened while the file was broken: the key of what was drawn is still the journal's."""
+    store, folder = tmp_path / "store", tmp_path / "videos"
+    whole, _ = drawn_and_replaced(store, videos, folder)
+    delete_database(store)
+    (folder / "v2.mp4").write_bytes(bytes(3000))
+    with pytest.raises(BadVideo, match=r"v2\.mp4: "):
+        viewcache.open(whole)
+    encode_one(folder / "v2.mp4", 9)
+    for lost in (False, True):
+        if lost:
+            delete_database(store)
+        with pytest.raises(BadInput, match=r"v2\.mp4 has other content than when task '\w+' drew it"):
+            viewcache.open(whole)
 
 
 def test_a_file_that_is_replaced_meanwhile_is_a_version(tmp_path: Path, videos: Path) -> None:
