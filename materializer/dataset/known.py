@@ -26,7 +26,7 @@ __all__ = ["STAMP", "Known", "KnownFiles"]
 AT_ONCE = 1 << 16
 """Files that are objects of Python at the same time."""
 STAMP = ("size_bytes", "mtime_ns", "etag")
-_KNOWN = ("video_id", "name", "key", *STAMP, "frames", "index_at", "status")
+_KNOWN = ("video_id", "name", "key", *STAMP, "frames", "index_at", "status", "error_kind")
 """Columns that are looked at file by file."""
 
 
@@ -161,13 +161,13 @@ class KnownFiles:
         time are those of the bad one, see `record_bad`. Of what a lost catalog got from its journal, which has the key
         alone, it is taken for granted.
         """
-        status, key, size = (self.of(file.uri, name) for name in ("status", "key", "size_bytes"))
-        if status == VideoStatus.LISTED:
+        status, frames, size = (self.of(file.uri, name) for name in ("status", "frames", "size_bytes"))
+        if status == VideoStatus.LISTED or size is None:
             return size is None
-        if status != VideoStatus.BAD:
-            return self.of(file.uri, "frames") is not None
+        if self.of(file.uri, "error_kind") is None:
+            return frames is not None
         # Size and time of a file that could not be read for now are not on record: of these only facts tell.
-        return key != self._key(file) and (size >= 0 or self.of(file.uri, "frames") is not None)
+        return self.of(file.uri, "key") != self._key(file) and (size >= 0 or frames is not None)
 
     def is_replaced(self, file: Found) -> bool:
         """Whether a file that was gone, or went bad, is here with another size or time than when it was recorded so.

@@ -221,8 +221,11 @@ def listed_rows(names: Texts, files: Listed) -> pa.Table:
 
 
 def gone_rows(rows: pa.Table) -> pa.Table:
-    """Rows of ``schemas.VIDEO`` once their files are gone: what was known stays, so that they are recognized."""
-    gone = {"status": VideoStatus.GONE.value, "error_kind": None, "error": "the file is gone"}
+    """Rows of ``schemas.VIDEO`` once their files are gone: what was known stays, so that they are recognized.
+
+    So does ``error_kind``: of a file that was bad nobody has seen anything, see `KnownFiles.was_whole`.
+    """
+    gone = {"status": VideoStatus.GONE.value, "error": "the file is gone"}
     for name, value in gone.items():
         at = rows.schema.get_field_index(name)
         kind = rows.schema.field(at)

@@ -109,7 +109,8 @@ class ReplacedFiles:
         One that cannot be decoded now counts only where the old content shall stay.
         """
         status, key, index_at = (known.of(file.uri, name) for name in ("status", "key", "index_at"))
-        if (status == VideoStatus.BAD and not known.was_whole(file)) or key == key_found(file, new):
+        left = status in (VideoStatus.BAD, VideoStatus.GONE)
+        if (left and not known.was_whole(file)) or key == key_found(file, new):
             return False
         if status == VideoStatus.LISTED and known.of(file.uri, "size_bytes") is not None:
             return False  # nobody has looked into it; of what a lost catalog got from its journal there is no size

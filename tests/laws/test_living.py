@@ -298,6 +298,22 @@ def test_a_bad_file_that_is_mended_was_never_seen(tmp_path: Path, folder: Path) 
         assert same(pixels(cache), before)
 
 
+@pytest.mark.parametrize("cut", [0, 2], ids=["garbage", "damaged"])
+def test_a_bad_file_that_goes_and_comes_mended_was_never_seen(tmp_path: Path, folder: Path, cut: int) -> None:
+    """Nor does it matter that the cache was opened while it was away."""
+    good = (folder / "v2.mp4").read_bytes()
+    (folder / "v2.mp4").write_bytes(good[: len(good) * cut // 3] or bytes(3000))
+    options: dict[str, Any] = {"epochs": 2, "on_bad_video": "replace"}
+    with open_cache(tmp_path / "s", folder, **options) as cache:
+        before = pixels(cache)
+    (folder / "v2.mp4").unlink()
+    with open_cache(tmp_path / "s", folder, **options) as cache:
+        assert same(pixels(cache), before)
+    (folder / "v2.mp4").write_bytes(good)
+    with open_cache(tmp_path / "s", folder, **options) as cache:
+        assert same(pixels(cache), before)
+
+
 @pytest.mark.parametrize("policy", ["raise", "warn", "version"])
 def test_what_stands_in_is_held_to_its_content_too(tmp_path: Path, folder: Path, policy: str) -> None:
     """A file that came later and was never drawn may stand in; its place shows its content from then on."""

@@ -16,7 +16,7 @@
 --   mtime_ns: nanoseconds since 1970-01-01 UTC, of local files
 --   etag: of remote files
 --   key: hash of uri and etag, or of uri, size and mtime; with `exif: ignore` another one
---   error_kind: kind of the error, when bad
+--   error_kind: kind of the error, when bad, or bad until it was gone
 --   error: its message, when bad
 select
     video_id as image_id, video as image, dataset_id,

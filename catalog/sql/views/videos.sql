@@ -23,7 +23,7 @@
 --   mtime_ns: nanoseconds since 1970-01-01 UTC, of local files
 --   etag: of remote files
 --   key: hash of uri and etag, or of uri, size and mtime
---   error_kind: kind of the error, when bad
+--   error_kind: kind of the error, when bad, or bad until it was gone
 --   error: its message, when bad
 select
     v.video_id, v.name as video, v.dataset_id, d.uri as dataset, v.uri, v.status, v.label, v.frames, v.fps,
