@@ -15,6 +15,7 @@ In the order of work:
 - ``engine``: what the catalog needs of a database
 - ``uninterrupted``: calls in which no signal handler can raise
 - ``driver``: DuckDB's module, imported where no Ctrl-C interrupts it
+- ``log_room``: room on the disk for its log, claimed before a commit
 - ``duck``: the embedded database: one DuckDB file
 - ``connecting``: a connection to PostgreSQL, or why there is none
 - ``postgres``: PostgreSQL: bulk rows by COPY

@@ -25,6 +25,7 @@ from viewcache.catalog.engine import (
     handed_over,
     packed,
 )
+from viewcache.catalog.log_room import LogRoom
 from viewcache.catalog.statements import Statement, load
 from viewcache.catalog.uninterrupted import uninterrupted
 
@@ -36,6 +37,10 @@ _NO_SPACE = ("no space left", "disk full", "enospc", "file too large", "disk quo
 
 _REOPEN_S = 5.0
 """How long a reader waits for the writer to open a lost database again, seconds."""
+
+_LOG_BYTES, _LOG_SHARE = 64 << 10, 2
+"""Room in the log that a transaction has before it is committed: so many bytes, and so many for each that it was given.
+"""
 
 _NEVER = "1024TB"
 """Size of a log that DuckDB would fold into its file by itself, in a commit: `snapshot.Upkeep` decides when."""
@@ -90,6 +95,8 @@ class DuckEngine(Engine):
         self._config = locked_down(memory_bytes, _THREADS) | {"checkpoint_threshold": _NEVER}
         self._lock = threading.Lock()
         self._reopened = threading.Condition(self._lock)
+        self._log = path.with_name(f"{path.name}.wal")
+        self._log_room = LogRoom(self._log)
         self._root = self._connect()
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
@@ -114,13 +121,12 @@ class DuckEngine(Engine):
         """
         if self._read_only:
             return
-        log = self._path.with_name(f"{self._path.name}.wal")
         with contextlib.suppress(OSError):  # a disk that is full is told by the transaction
             try:
-                os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                os.close(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             except FileExistsError:
-                if stat.S_IMODE(os.stat(log).st_mode) & 0o077:
-                    os.chmod(log, 0o600)
+                if stat.S_IMODE(os.stat(self._log).st_mode) & 0o077:
+                    os.chmod(self._log, 0o600)
 
     def _suspect(self, text: str) -> bool:
         """Whether an error means that the file is damaged; then the next open that may write moves it aside."""
@@ -142,8 +148,11 @@ class DuckEngine(Engine):
         try:
             with self._translated():
                 cursor.begin()
+            session = _DuckSession(self, cursor)
             try:
-                yield _DuckSession(self, cursor)
+                yield session
+                if session.changes:
+                    self._log_room.claim(_LOG_BYTES + _LOG_SHARE * session.given_bytes)
             except BaseException:
                 with contextlib.suppress(duckdb.Error):  # the first error is the one to tell
                     cursor.rollback()
@@ -224,6 +233,7 @@ class DuckEngine(Engine):
         """See ``Engine.reopen``."""
         with self._lock:
             self._root.close()
+            self._log_room.close()
             self._reach()
             self._root = self._connect()
             self.life += 1
@@ -235,7 +245,7 @@ class DuckEngine(Engine):
 
         Only where the database is closed: closing a file of it gives up DuckDB's own lock.
         """
-        for path in (self._path, self._path.with_name(f"{self._path.name}.wal")):
+        for path in (self._path, self._log):
             try:
                 os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
             except FileNotFoundError:
@@ -247,6 +257,7 @@ class DuckEngine(Engine):
         """See ``Engine.close``."""
         with self._lock:
             self._root.close()
+            self._log_room.close()
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -270,6 +281,10 @@ class DuckEngine(Engine):
 class _DuckSession(Session):
     def __init__(self, engine: DuckEngine, cursor: duckdb.DuckDBPyConnection):
         self._engine, self._cursor = engine, cursor
+        self.changes = False
+        """Whether any of its statements may have changed something."""
+        self.given_bytes = 0
+        """Of the rows and texts that they were given."""
 
     def run(self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None) -> pa.Table:
         return self.select(load(name, "duckdb"), parameters, given)
@@ -283,6 +298,7 @@ class _DuckSession(Session):
     ) -> pa.Table:
         """Run a statement; of its columns only some, if any are named."""
         statement.check(parameters or {})
+        self.changes = self.changes or not statement.reads
         statement = statement.only(only) if only else statement
         with self._engine._translated():
             table = uninterrupted(
@@ -307,7 +323,10 @@ class _DuckSession(Session):
 
     def _run(self, statement: Statement, parameters: dict[str, object], given: pa.Table | None) -> pa.Table | None:
         if statement.given is not None:
-            self._cursor.register(statement.given.name, handed_over(statement, given))
+            rows = handed_over(statement, given)
+            self.given_bytes += rows.nbytes
+            self._cursor.register(statement.given.name, rows)
+        self.given_bytes += sum(len(each) for each in parameters.values() if isinstance(each, str | bytes))
         try:
             result = self._cursor.execute(statement.text, parameters or None)
             return result.to_arrow_table() if statement.columns else None
@@ -318,6 +337,7 @@ class _DuckSession(Session):
     def count(self, name: str, parameters: Mapping[str, object]) -> int:
         statement = load(name, "duckdb")
         statement.check(parameters)
+        self.changes = self.changes or not statement.reads
         with self._engine._translated():
             row = uninterrupted(
                 lambda: self._cursor.execute(statement.text, dict(parameters)).fetchone(), stop=self._cursor.interrupt

@@ -5,7 +5,7 @@ its row, so that its name is not given again and its content is recognized.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -352,11 +352,12 @@ class _Listing:
             self._note(FileChange.REPLACED, names)
         fresh = self.replaced.add_versions(versions, few, self.known.names)
         ids |= fresh
-        bad: list[tuple[Found, Scanned]] = []
-        rest: list[tuple[Found, Scanned]] = []
-        for file, found in part:
-            went_bad = found.error and file.uri not in fresh and few.was_whole(file)
-            (bad if went_bad else rest).append((file, found))
+        went_bad = [file for file, found in part if found.error and file.uri not in fresh and few.was_whole(file)]
+        # Of what nobody has drawn nothing is kept: it decides which videos are drawn, and shall not depend on the past.
+        drawn = self._drawn_among(ids[file.uri] for file in went_bad)
+        kept = {file.uri for file in went_bad if ids[file.uri] in drawn}
+        bad = [each for each in part if each[0].uri in kept]
+        rest = [each for each in part if each[0].uri not in kept]
         if bad:
             record_bad(self.catalog, few.rows_of(file.uri for file, _ in bad), bad)
         if rest:
@@ -401,12 +402,15 @@ class _Listing:
             keep=self.keep,
         )
 
+    def _drawn_among(self, video_ids: Iterable[int]) -> set[int]:
+        ids = list(video_ids)
+        return set(self.catalog.drawn_among(ids)["video_id"].to_pylist()) if ids else set()
+
     def _still_needed(self, gone: Mapping[int, str]) -> dict[str, Found]:
         """Files that are gone, were drawn and are known well enough to say which clips were: their copies serve on."""
         if not gone:
             return {}
-        drawn = self.catalog.drawn_among(list(gone)).to_pylist()
-        uris = {gone[row["video_id"]] for row in drawn}
+        uris = {gone[video_id] for video_id in self._drawn_among(gone)}
         few, found = self.known.few(self.known.rows_of(Texts.of(uris))), {}
         for uri in uris:
             name, size, mtime_ns, etag = (few.of(uri, each) for each in ("name", *STAMP))

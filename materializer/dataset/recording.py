@@ -155,7 +155,7 @@ def record_found(
 
 
 def record_bad(catalog: Catalog, rows: pa.Table, looked: Sequence[tuple[Found, Scanned]]) -> None:
-    """The same of files that can be decoded no more, and could be before: what is known of that content stays.
+    """The same of drawn files that can be decoded no more, and could be before: what is known of that content stays.
 
     So it is told from what may come later, and what is stored of it is found. Size and time are those of the bad file.
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadVideo
+from viewcache.materializer.media.reaching import CHANGED
 from viewcache.materializer.media.source import open_container, open_source, shown
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def read_stretches_from(
 
     left = deque(sorted(stretches, key=lambda each: each.start_s))
     if not same(source):
-        raise BadVideo(f"{shown(source.uri)}: the file has changed since it was scanned; scan the dataset again")
+        raise BadVideo(f"{shown(source.uri)}: {CHANGED}")
     with open_container(source) as container:
         stream = _track(container, wanted.track)
         for each in container.streams:

@@ -16,14 +16,13 @@ from viewcache.materializer.media.demux import DAMAGE, ContainerFeed, Feed, Rang
 from viewcache.materializer.media.index import HIDDEN, KEY, REFERENCE, Gop, VideoIndex
 from viewcache.materializer.media.picture_feed import PictureFeed
 from viewcache.materializer.media.pixels import is_recolored, matched, plain
+from viewcache.materializer.media.reaching import CHANGED
 from viewcache.materializer.media.source import Source, open_source, shown
 
 if TYPE_CHECKING:
     from av import VideoFrame
 
-__all__ = ["CHANGED", "DecodeStats", "decode", "decode_from", "decode_picture"]
-
-CHANGED = "the file has changed since it was scanned; scan the dataset again"
+__all__ = ["DecodeStats", "decode", "decode_from", "decode_picture"]
 
 SKIPPABLE = frozenset({"h264", "hevc"})
 """Codecs whose decoders skip a non-reference frame without a trace. dav1d loses wanted frames."""

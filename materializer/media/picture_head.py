@@ -129,7 +129,7 @@ def picture_index(source: Source, max_pixels: int, *, as_stored: bool = False) -
         raise BadVideo(f"{name}: {size} bytes; a picture file may have {MOST_BYTES}")
     data = source.read(0, size)
     if len(data) != size:
-        raise BadVideo(f"{name}: has {len(data)} bytes where it had {size}; scan the dataset again")
+        raise BadVideo(f"{name}: has {len(data)} bytes where it had {size}; open the cache again")
     head = Head(name, size, lambda start, count: data[start : start + count])
     seen = _seen(head, max_pixels, is_whole=True, as_stored=as_stored)
     return packet_index(seen, source.stamp, crc32c(data))

@@ -10,7 +10,20 @@ from typing import TypeVar
 
 from viewcache.errors import BadVideo, Full, SourceUnreachable, ViewcacheError
 
-__all__ = ["OutOfReach", "blame_the_process", "cure", "failure_of", "is_absent", "is_passing", "is_refused", "reach"]
+__all__ = [
+    "CHANGED",
+    "OutOfReach",
+    "blame_the_process",
+    "cure",
+    "failure_of",
+    "is_absent",
+    "is_passing",
+    "is_refused",
+    "reach",
+]
+
+CHANGED = "the file has changed since it was scanned; open the cache again, after `viewcache stop` where a service runs"
+"""What a message says of a file that is not as it was."""
 
 PAUSES_S = (0.2, 1.0, 3.0)
 """Before each further try."""

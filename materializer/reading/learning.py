@@ -17,6 +17,7 @@ from viewcache.materializer.dataset.recording import facts_table
 from viewcache.materializer.dataset.scan import look_at
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
+from viewcache.materializer.media.source import Stamp, is_local, stamp_now
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.planning.program import grow, source_frames
 from viewcache.materializer.tasks.task import Task
@@ -50,10 +51,10 @@ class Learning:
             BadVideo: it cannot be decoded.
         """
         files, row = dataset.files, dataset.files.row_of[video_id]
+        if not files.whole[row]:  # of one that went bad the index of what it was is still known
+            raise BadVideo(files.error(row))
         index = files.exact_index(row)
         if index is None:
-            if files.error(row):
-                raise BadVideo(files.error(row))
             found = look_at(files.found(row), dataset.spec.max_pixels)
             self.learn(files.keys[row], found)
             if not found.index:
@@ -119,7 +120,8 @@ class Learning:
         try:
             self._keep_selections(tasks, key, found)  # before what they go by is another, whatever ends this process
             index_at = self._catalog.write_indexes([(key, found.index)])[0] if found.index else None
-            self._catalog.record_facts(facts_table([int(files.ids[row])], [(files.found(row), found)], [index_at]))
+            if not _is_other_now(files.uris[row], claims.stamp):
+                self._catalog.record_facts(facts_table([int(files.ids[row])], [(files.found(row), found)], [index_at]))
         except ViewcacheError as error:  # a full disk, say: the video is looked at again when it is decoded again
             _log.warning("what was found of %s is not kept: %s", files.uris[row], error, extra={"action": "not_kept"})
         wrong = "" if found.facts is None else claims.contradicted(found.facts)
@@ -153,3 +155,12 @@ class Learning:
     def _tell(self, tasks: Sequence[Task], what: str) -> None:
         _log.warning("%s", what, extra={"action": "header_differs"})
         self._catalog.add_events([EventRow("error", task.task_id, detail=f"header_differs: {what}") for task in tasks])
+
+
+def _is_other_now(uri: str, listed: Stamp) -> bool:
+    """Whether a local file went or was replaced since it was decoded, which may be on record already, see `has_gone`.
+
+    Of one that lies far away it is not asked: whoever reads a clip next waits for the answer.
+    """
+    now = stamp_now(uri) if is_local(uri) else None
+    return now is not None and not now.same(listed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from viewcache.errors import BadVideo, Broken, OpFailed, OpWorkerFailed, ViewcacheError
-from viewcache.materializer.media.decode import CHANGED, DecodeStats, decode_from
+from viewcache.materializer.media.decode import DecodeStats, decode_from
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
@@ -19,7 +19,7 @@ from viewcache.materializer.media.lossy import Unconverted
 from viewcache.materializer.media.picture_head import is_picture, picture_index
 from viewcache.materializer.media.pixels import frame_from_planes
 from viewcache.materializer.media.probe import probe_source
-from viewcache.materializer.media.reaching import OutOfReach
+from viewcache.materializer.media.reaching import CHANGED, OutOfReach
 from viewcache.materializer.ops.failures import SAY_SIZE
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe

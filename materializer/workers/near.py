@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.failpoints import failpoint
-from viewcache.materializer.media.decode import CHANGED
 from viewcache.materializer.media.kept import CHUNK_BYTES, KeptSource, about, kept_key
 from viewcache.materializer.media.picture_head import is_picture
+from viewcache.materializer.media.reaching import CHANGED
 from viewcache.materializer.media.source import Source, open_source, shown, stamp_now
 from viewcache.materializer.media.whole import WholeSource
 from viewcache.materializer.workers.frame import PhaseClock

@@ -179,11 +179,11 @@ def test_a_disk_that_fills_up(small_disk: Path, videos: Path, truth: Truth, capl
         assert refused(cache, truth) == unread != set(truth), "what is stored can be read, and nothing else"
         assert words_of(caplog, "job_failed")
         # What is small is committed still, out of the reserve; then that is gone too.
-        before = "before" * 20_000  # more than the log has left of its last page
+        before = "before" * 400_000  # more than is claimed for the log already
         cache.catalog.set_setting("test", before)
         fill(small_disk)
         with pytest.raises(Full, match=f"{store / 'catalog.duckdb'}.*free disk space"):
-            cache.catalog.set_setting("test", "x" * (1 << 20))
+            cache.catalog.set_setting("test", "x" * (4 << 20))
         assert refused(cache, truth) == unread
         (small_disk / "ballast").unlink()
         assert dict(read_all(cache)) == truth

@@ -23,6 +23,8 @@ from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import BadVideo, Full
 from viewcache.failpoints import VARIABLE
+from viewcache.materializer.dataset.scan import look_at
+from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -224,6 +226,19 @@ def test_a_file_that_is_replaced_before_it_is_decoded(tmp_path: Path, mixed: Pat
         with pytest.raises(BadVideo, match=r"v0\.mp4: the file has changed since it was scanned"):
             list(read_all(cache))
     assert digests(tmp_path / "s", folder) == digests(tmp_path / "t", folder)
+
+
+def test_what_is_found_of_a_file_that_went_meanwhile_is_not_recorded(tmp_path: Path, mixed: Path) -> None:
+    """It is on record that it went, so that its clips stay; what was decoded of it just before says otherwise."""
+    folder = Path(shutil.copytree(mixed, tmp_path / "v"))
+    with opened(tmp_path / "s", folder) as cache:
+        files = cache.task("t").task.dataset.files
+        row = files.row_of_name["v0"]
+        found = look_at(files.found(row), 1 << 20)
+        (folder / "v0.mp4").unlink()
+        cache.catalog.mark_missing([int(files.ids[row])])
+        Learning(cache.catalog, lambda: cache.owner.opened).learn(files.keys[row], found)
+        assert sql(cache, "select status from videos where video = 'v0'") == [("gone",)]
 
 
 @pytest.mark.parametrize("place", ["dataset.listed:1", "dataset.found:1"])

@@ -298,6 +298,17 @@ def test_a_bad_file_that_is_mended_was_never_seen(tmp_path: Path, folder: Path) 
         assert same(pixels(cache), before)
 
 
+def test_a_bad_file_is_selected_alike_whatever_it_was(tmp_path: Path, folder: Path) -> None:
+    """What nobody has drawn decides nothing: a cache that saw the file whole draws as one that did not."""
+    options: dict[str, Any] = {"epochs": 2, "where": "frames > 5", "on_bad_video": "replace"}
+    (config_file := tmp_path / "config.yaml").write_text(yaml.safe_dump(config(tmp_path / "s", folder, **options)))
+    assert main(["scan", str(config_file)]) == 0
+    (folder / "v2.mp4").write_bytes(bytes(3000))
+    with open_cache(tmp_path / "s", folder, **options) as cache, open_cache(tmp_path / "t", folder, **options) as fresh:
+        assert sql(cache, DRAWS) == sql(fresh, DRAWS)
+        assert same(pixels(cache), pixels(fresh))
+
+
 @pytest.mark.parametrize("cut", [0, 2], ids=["garbage", "damaged"])
 def test_a_bad_file_that_goes_and_comes_mended_was_never_seen(tmp_path: Path, folder: Path, cut: int) -> None:
     """Nor does it matter that the cache was opened while it was away."""
