@@ -15,6 +15,7 @@ from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.said import Said
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.dataset.table import as_text, is_list
+from viewcache.materializer.dataset.texts import RepeatedTexts
 from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.media.facts import VideoFacts
 from viewcache.materializer.spec import LABEL
@@ -120,7 +121,11 @@ def record_labels(catalog: Catalog, items: KnownItems, said: Said, labels: pa.Ar
     changed = said.named & ~np.asarray(same.to_numpy(zero_copy_only=False))
     for are_videos, record in ((True, catalog.set_labels), (False, catalog.set_item_labels)):
         at = np.flatnonzero(changed & (items.are_videos == are_videos))
-        record(dict(zip(items.ids[at].tolist(), texts.take(pa.array(at)).to_pylist(), strict=True)))
+        new = texts.take(pa.array(at))
+        record(dict(zip(items.ids[at].tolist(), new.to_pylist(), strict=True)))
+        if are_videos and len(at):  # who looks at these files again asks the catalog for the labels of segments alone
+            files = items.files
+            files.labels = files.labels.with_others(items.file[at], RepeatedTexts(new))
 
 
 def record_columns(catalog: Catalog, items: KnownItems, said: Said) -> None:

@@ -133,6 +133,13 @@ class RepeatedTexts(Column[str | None]):
         """Some of them."""
         return RepeatedTexts.coded(self.values, self.codes[rows])
 
+    def with_others(self, rows: NDArray[np.int64], others: "RepeatedTexts") -> "RepeatedTexts":
+        """The same, with others in some rows."""
+        values = list(dict.fromkeys([*self.values, *others.values]))
+        code_of, codes = {text: code for code, text in enumerate(values)}, self.codes.copy()
+        codes[rows] = np.array([code_of[text] for text in others.values], np.int32)[others.codes]
+        return RepeatedTexts.coded(values, codes)
+
     def unlike(self, others: "RepeatedTexts", rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(rows,) whether these and some others differ there; None and nothing are alike."""
         mine, theirs = (each.taken(rows).array.fill_null("") for each in (self, others))

@@ -1,5 +1,6 @@
 """What grows with the videos: labels, classes and batches; and what does not go with those that were drawn."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -73,6 +74,49 @@ def test_a_video_waits_for_its_row_of_the_label_table(tmp_path: Path, clips: lis
         table.write_text("video,label\nv0,a\nv1,b\nv2,c\nv3,b\nv4,c\n")
         settled(cache, 5)
         assert labels_of(cache, 6) == {"v0": 0, "v1": 1, "v2": 2, "v3": 1, "v4": 2}
+
+
+@pytest.mark.parametrize("fields", [[], ["score"]], ids=["labels", "fields"])
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [(["x", "y", "z"], {}), ([5, 7, 9], {}), ([["x"], ["y", "x"], ["z"]], {"classes": ["x", "y", "z"]})],
+    ids=["one", "numbers", "several"],
+)
+def test_a_row_that_leaves_while_the_cache_is_open(
+    tmp_path: Path, folder: Path, names: list[object], more: dict[str, object], fields: list[str]
+) -> None:
+    """Drawn epochs keep the label and the fields of a video that has no row any more, now and after a restart."""
+    table = tmp_path / "labels.jsonl"
+    rows = [json.dumps({"video": f"v{k}", "label": name, "score": k / 2}) for k, name in enumerate(names)]
+    table.write_text("\n".join(rows))
+    more = {"labels": str(table), "fields": fields, "join": "epoch", "on_bad_video": "replace", **more}
+    given = streaming(tmp_path / "s", folder, **more)
+    with viewcache.open(given) as cache:
+        assert settled(cache, 0) == ["v0", "v1", "v2"]
+        first, classes = labels_of(cache, 0), cache.classes("train")
+        assert len({str(label) for label in first.values()}) == 3
+        table.write_text("\n".join(rows[:2]))
+        assert settled(cache, 1) == ["v0", "v1", "v2"]
+        assert settled(cache, 2) == ["v0", "v1"]
+        assert labels_of(cache, 0) == labels_of(cache, 1) == first
+        assert cache.classes("train") == classes
+    with viewcache.open(given) as cache:
+        assert labels_of(cache, 0) == labels_of(cache, 1) == first
+        assert cache.classes("train") == classes
+
+
+def test_a_label_that_was_corrected_twice(tmp_path: Path, folder: Path) -> None:
+    """The catalog has what the table said last, also where that is what it said when the cache was opened."""
+    table = tmp_path / "labels.csv"
+    table.write_text("video,label\nv0,a\nv1,b\nv2,c\n")
+    given = streaming(tmp_path / "s", folder, labels=str(table), join="epoch", on_bad_video="replace")
+    with viewcache.open(given) as cache:
+        settled(cache, 0)
+    with viewcache.open(given) as cache:
+        for epoch, label in enumerate(["b", "c"], 1):
+            table.write_text(f"video,label\nv0,a\nv1,b\nv2,{label}\n")
+            settled(cache, epoch)
+            assert sql(cache, "select label from videos where video = 'v2'") == [(label,)]
 
 
 def test_a_video_of_another_shape_does_not_stop_training(tmp_path: Path, clips: list[Path], folder: Path) -> None:
