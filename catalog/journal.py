@@ -223,7 +223,7 @@ class Journal:
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self.size = os.fstat(self._fd).st_size
-            """Bytes of the file, but for a line that could not be taken back."""
+            """Bytes of the lines; what lies behind them could not be cut off, and is before the next one is written."""
         except OSError as error:
             raise errors.Broken(f"cannot write {path}: {error.strerror}; check that it is writable") from error
 
@@ -242,12 +242,13 @@ class Journal:
         text = line_of(by, ticket, steps)
         failpoint("journal.before-write")
         try:
+            self._cut()
             written = os.write(self._fd, text)
             while written < len(text):  # a full disk shows as a short write first
                 written += os.write(self._fd, text[written:])
             os.fdatasync(self._fd)
         except OSError as error:
-            self._cut()
+            self._try_to_cut()
             if error.errno in NO_SPACE:
                 raise errors.Full(f"journal {self.path}: {error.strerror}; free disk space") from error
             raise errors.Broken(f"journal {self.path}: {error.strerror}; nothing new can be drawn") from error
@@ -257,14 +258,18 @@ class Journal:
     def take_back(self, size: int) -> None:
         """Cut off lines of transactions that were not committed.
 
-        Should that fail, they are harmless: nobody was given what they tell, and later lines have the last word.
+        Should that fail, it is tried again before the next line. Until then they are harmless: nobody was given what
+        they tell, and later lines have the last word.
         """
-        if self.size > size:
-            self.size = size
+        self.size = min(self.size, size)
+        self._try_to_cut()
+
+    def _try_to_cut(self) -> None:
+        with contextlib.suppress(OSError):
             self._cut()
 
     def _cut(self) -> None:
-        with contextlib.suppress(OSError):
+        if os.fstat(self._fd).st_size > self.size:
             os.ftruncate(self._fd, self.size)
 
     def close(self) -> None:

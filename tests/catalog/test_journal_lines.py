@@ -1,9 +1,16 @@
-"""A line of a journal may be somebody else's text: it can only tell what a journal tells."""
+"""A line of a journal may be somebody else's text: it can only tell what a journal tells.
+
+None that was acknowledged is lost, whatever fails behind it.
+"""
 
 import base64
+import errno
 import json
 import os
+import resource
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,9 +18,9 @@ import pytest
 
 from viewcache.catalog import Catalog, statements
 from viewcache.catalog.files import CatalogFiles
-from viewcache.catalog.journal import FORMAT, Line, encode, read_lines
+from viewcache.catalog.journal import FORMAT, Journal, Line, encode, read_lines
 from viewcache.catalog.packing import FEWEST, expand, pack
-from viewcache.errors import Broken, NotFound
+from viewcache.errors import Broken, Full, NotFound
 
 HOME = Path(statements.__file__).parent / "sql" / "queries"
 
@@ -125,3 +132,68 @@ def test_a_line_that_is_no_json_is_damage(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "journal"
     path.write_bytes(b"%08x %s\n" % (zlib.crc32(text), text))
     assert [line for _, line in read_lines(path)] == [None]
+
+
+def tickets(path: Path) -> list[int | None]:
+    """Which transactions a journal tells of; None where a line is damaged."""
+    return [each.ticket if isinstance(each, Line) else None for _, each in read_lines(path)]
+
+
+def unable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing be cut off a file."""
+
+    def fail(_: int, __: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "ftruncate", fail)
+
+
+@contextmanager
+def full_after(path: Path, more: int) -> Iterator[None]:
+    """A disk that takes so many bytes more of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    """One that tells of one transaction."""
+    journal = Journal(tmp_path / "journal")
+    journal.append("w", 1, [])
+    yield journal
+    journal.close()
+
+
+def test_a_line_that_could_not_be_taken_back_costs_no_other(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is cut off before the next line is written; when that one fails too, what was committed stays."""
+    whole = journal.size
+    journal.append("w", 2, [])
+    with monkeypatch.context() as patched:
+        unable(patched)
+        journal.take_back(whole)
+        with pytest.raises(Broken, match="Input/output error; nothing new can be drawn"):
+            journal.append("w", 3, [])
+        assert tickets(journal.path) == [1, 2]
+    journal.append("w", 4, [])
+    with full_after(journal.path, 5), pytest.raises(Full):
+        journal.append("w", 5, [])
+    journal.append("w", 6, [])
+    assert tickets(journal.path) == [1, 4, 6]
+    assert journal.size == journal.path.stat().st_size
+
+
+def test_no_line_follows_a_torn_one(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a full disk left of a line, and could not be cut off, is gone before the next one is written."""
+    with monkeypatch.context() as patched, full_after(journal.path, 5):
+        unable(patched)
+        with pytest.raises(Full):
+            journal.append("w", 2, [])
+        with pytest.raises(Broken):
+            journal.append("w", 3, [])
+    assert tickets(journal.path) == [1, None]
+    journal.append("w", 4, [])
+    assert tickets(journal.path) == [1, 4]
