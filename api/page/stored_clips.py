@@ -153,9 +153,9 @@ class Batches:
             ViewcacheError: it cannot be made; as reading it would raise.
         """
         from viewcache.api.config.documents import texts_of
-        from viewcache.api.service import answers, asks
         from viewcache.api.service.attached_task import AttachedTask
         from viewcache.api.service.client import Client
+        from viewcache.api.service.facts import TaskFacts
 
         found = self._one(task, epoch, iteration, clip)
         _check_size(math.prod(found.clip.shape), "clip")
@@ -165,8 +165,7 @@ class Batches:
         with self._slots:
             client = Client(Path(self._located.root), texts_of(map(Path, files)), may_start=bool(files))
             try:
-                about = client.ask(answers.AboutTask, asks.About(task))
-                asked, one = AttachedTask(client, about), range(clip, clip + 1)
+                asked, one = AttachedTask(client, TaskFacts.of(client, task)), range(clip, clip + 1)
                 pixels = asked.clips(epoch, iteration, one)
                 heard = None if asked.audio_shape is None else asked.audio(epoch, iteration, one)[0]
                 self._remember((task, epoch, iteration), asked.recipes(epoch, iteration))

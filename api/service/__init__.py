@@ -26,6 +26,7 @@ In the order of work:
 - ``stopping``: ending a service
 - ``watching``: who uses a service
 - ``received``: what the service says, as the values of a task
+- ``facts``: what a process was told of a task, and whether another run of the service says the same
 - ``attached_task``: a task of such a cache: questions, and pixels read here
 - ``attached``: a cache that another process owns
 - ``opening``: `viewcache.open`: attach, start, or own the store

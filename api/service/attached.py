@@ -6,7 +6,7 @@ small.
 
 import atexit
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
 from viewcache.api.service.client import Client, documents_of
 from viewcache.api.service.counted import making_of, snapshot_of
+from viewcache.api.service.facts import TaskFacts, Told
 from viewcache.api.session import opened
 from viewcache.api.session.made import Making
 from viewcache.api.session.reads import CacheReads
@@ -114,8 +115,7 @@ class AttachedCache(CacheReads):
         self.check_open()
         name = text("task", name)
         if name not in self._tasks:
-            about = self._client.ask(answers.AboutTask, asks.About(self._known.get(name, name)))
-            self._tasks[name] = AttachedTask(self._client, about)
+            self._tasks[name] = AttachedTask(self._client, TaskFacts.of(self._client, self._known.get(name, name)))
             for warning in self._class_warnings([name]):
                 _log.warning("%s", warning, extra={"action": "files_changed"})
         return self._tasks[name]
@@ -213,17 +213,24 @@ class AttachedCache(CacheReads):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process, which says hello for itself."""
-        return _again, (self._sources, self._client.job, self._may_start, self._client.joined)
+        told = {name: task.facts.latest for name, task in self._tasks.items()}
+        return _again, (self._sources, self._client.job, self._may_start, self._client.joined, told)
 
 
 def _again(
-    sources: Sequence[TextSource], job: str, may_start: bool, joined: Sequence[Sequence[TextSource]]
+    sources: Sequence[TextSource],
+    job: str,
+    may_start: bool,
+    joined: Sequence[Sequence[TextSource]],
+    told: Mapping[str, Told],
 ) -> AttachedCache:
-    """The cache that was sent to this process, with what had joined it."""
+    """The cache that was sent to this process, with what had joined it; labels mean here what they did there."""
     cache = AttachedCache(load_texts(sources), sources, job, may_start=may_start)
     try:
         for each in joined:
             cache._join(each)
+        for name, facts in told.items():
+            cache._tasks[name] = AttachedTask(cache._client, TaskFacts(cache._client, facts))
     except BaseException:
         cache.close()
         raise

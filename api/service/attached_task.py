@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from viewcache.api.service import answers, asks
 from viewcache.api.service.asking import Ended
 from viewcache.api.service.client import Client, Connected
+from viewcache.api.service.facts import TaskFacts
 from viewcache.api.service.field_wire import field_values
-from viewcache.api.service.received import array_of, frame_asked, loads, placed, video_info
+from viewcache.api.service.received import array_of, change_of, frame_asked, loads, placed, video_info
 from viewcache.errors import Broken, Closed, ViewNotFound
 from viewcache.materializer.choices import Layout
-from viewcache.materializer.dataset.changes import DatasetChange, FileChange
+from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.fields import frozen
@@ -74,19 +75,26 @@ class AttachedSeat:
 class AttachedTask:
     """The handle of a task whose cache another process owns. Thread-safe."""
 
-    def __init__(self, client: Client, about: answers.AboutTask) -> None:
+    def __init__(self, client: Client, facts: TaskFacts) -> None:
         """Ask through a client."""
         self.client = client
-        self._about = about
-        self._iterations: dict[int, int] = {}
+        self.facts = facts
+        """What is known of it."""
+        self._iterations: dict[tuple[str, int], int] = {}
+        """Run of the service and epoch → batches in it: epochs that are not drawn may have others in the next run."""
         self._read_ops = [
             (get(name), tuple((key, frozen(value)) for key, value in params))
-            for name, params in json.loads(about.read_ops)
+            for name, params in json.loads(self._about.read_ops)
         ]
         self.spent = Spent()
         """Where this process's reads of it spent their time."""
 
     # Facts ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _about(self) -> answers.AboutTask:
+        """As the last run of the service told that was asked; most of it is the same in all."""
+        return self.facts.latest.about
 
     @property
     def name(self) -> str:
@@ -127,18 +135,13 @@ class AttachedTask:
     def classes(self) -> tuple[str, ...]:
         """The names of the labels; see `TaskHandle.classes`."""
         if self._about.grows:
-            self._about = self.client.ask(answers.AboutTask, asks.About(self.name))
-        return self._about.classes
+            return self.client.ask(answers.AboutTask, asks.About(self.name)).classes
+        return self.facts.current().classes
 
     @property
     def changes(self) -> tuple[DatasetChange, ...]:
         """What happened to its files; see `TaskHandle.changes`."""
-        return tuple(
-            DatasetChange(
-                FileChange(each.change), each.count, each.names, each.from_epoch, each.views, each.first_views
-            )
-            for each in self._about.changes
-        )
+        return tuple(map(change_of, self.facts.current().changes))
 
     @property
     def draws_together(self) -> bool:
@@ -169,10 +172,11 @@ class AttachedTask:
 
     def iterations(self, epoch: int) -> int:
         """Batches in an epoch; see `TaskHandle.iterations`."""
-        known = self._iterations.get(epoch)
+        place = self.facts.latest.run, epoch
+        known = self._iterations.get(place)
         if known is None:
             answer = self.client.ask(answers.Number, asks.Iterations(self.name, epoch))
-            known = self._iterations[epoch] = int(answer.value)
+            known = self._iterations[place] = int(answer.value)
         return known
 
     def check_iteration(self, epoch: int, iteration: int) -> None:
@@ -256,7 +260,7 @@ class AttachedTask:
 
     def describe(self, epoch: int, iteration: int, rank: int = 0, world: int = 1) -> Batch:
         """A batch as planned, without its pixels; see `TaskHandle.describe`."""
-        fetched = self.client.ask(answers.Fetched, asks.Describe(self.name, epoch, iteration, rank, world))
+        fetched = self.facts.ask(answers.Fetched, asks.Describe(self.name, epoch, iteration, rank, world))
         silence = np.broadcast_to(np.float32(0), fetched.audio) if fetched.audio else None
         return self._batch(fetched, (epoch, iteration), np.broadcast_to(np.uint8(0), fetched.shape), silence)
 
@@ -305,7 +309,7 @@ class AttachedTask:
         out: NDArray[np.uint8] | None = None
         for _ in range(READ_TRIES):
             try:
-                session, fetched = self.client.asking(
+                session, fetched = self.facts.asking(
                     lambda session: (answers.Fetched, ask(session)),
                     cancelled,
                     what=f"view {self.name}/{place[0]}/{place[1]}",
@@ -383,13 +387,13 @@ class AttachedTask:
     def videos(self) -> Iterator[VideoInfo]:
         """All videos of the dataset, by name."""
         after = ""
-        while found := self.client.ask(answers.VideosOf, asks.Videos(self.name, after)).videos:
+        while found := self.facts.ask(answers.VideosOf, asks.Videos(self.name, after)).videos:
             yield from map(video_info, found)
             after = found[-1].name
 
     def video(self, name: str) -> VideoInfo:
         """One video; see `TaskHandle.video`."""
-        return video_info(self.client.ask(answers.VideosOf, asks.Video(self.name, name)).videos[0])
+        return video_info(self.facts.ask(answers.VideosOf, asks.Video(self.name, name)).videos[0])
 
     def find_video(self, name: str) -> VideoInfo | None:
         """One video, or None where there is none of that name."""
@@ -404,7 +408,7 @@ class AttachedTask:
 
     def describe_frame(self, request: FrameRequest) -> FrameInfo:
         """What a single frame is; see `TaskHandle.describe_frame`."""
-        found = self.client.ask(answers.FrameFacts, asks.DescribeFrame(self.name, frame_asked(request)))
+        found = self.facts.ask(answers.FrameFacts, asks.DescribeFrame(self.name, frame_asked(request)))
         return FrameInfo(
             video_id=found.video_id,
             video=found.video,

@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 
 from viewcache.api.service import answers, asks
 from viewcache.catalog.records import VideoStatus
+from viewcache.materializer.dataset.changes import DatasetChange, FileChange
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.reading.values import FrameRequest, VideoInfo
 from viewcache.store.client_tiers import Placed, TierRead
 from viewcache.store.format import ChunkTable
 from viewcache.store.shard_reader import Stored
 
-__all__ = ["array_of", "frame_asked", "loads", "placed", "video_info"]
+__all__ = ["array_of", "change_of", "frame_asked", "loads", "placed", "video_info"]
 
 
 def placed(place: answers.PlaceOf) -> Placed:
@@ -26,6 +27,11 @@ def placed(place: answers.PlaceOf) -> Placed:
 def array_of(data: bytes, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """An array that came as bytes, to be written to."""
     return np.frombuffer(data, kind).reshape(shape).copy()
+
+
+def change_of(told: answers.ChangeOf) -> DatasetChange:
+    """What happened to some of a task's files."""
+    return DatasetChange(FileChange(told.change), told.count, told.names, told.from_epoch, told.views, told.first_views)
 
 
 def frame_asked(request: FrameRequest) -> asks.FrameAsked:

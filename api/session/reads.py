@@ -116,7 +116,8 @@ class CacheReads(ABC):
         """What happened to a task's files between the last time that its dataset was opened and this one.
 
         At most one value for each of added, removed, replaced and returned files, and of classes whose numbers are
-        other ones now; empty if nothing happened.
+        other ones now; empty if nothing happened. What a service finds that is started again meanwhile comes behind
+        these.
 
         Raises:
             ViewNotFound: no such task.
