@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput, OpFailed
 from viewcache.materializer.ops.failures import is_ours, named, op_failed
 from viewcache.materializer.ops.fields import Field, Params, read_params
+from viewcache.materializer.ops.fingerprint import held_by
+from viewcache.materializer.ops.made_of import TAKEN, UnreadableError
 from viewcache.materializer.randomness import Words, fraction, threshold, uniform
 
 __all__ = ["ClipOp", "Draw", "Fixed", "FrameOp", "NativeOp", "Op", "ReadOp", "Rows", "Size", "Stage", "TimeOp"]
@@ -122,12 +124,16 @@ class Op(ABC):
         """Version of the code, which enters content keys.
 
         Built-in operations declare it and raise it when their result changes by a bit. The default, meant for
-        custom operations, is a hash of the source of every module outside viewcache that the class is made of.
+        custom operations, is a hash of the source of every module outside viewcache that the class is made of, and
+        of what the instance holds when it is first asked: later on that may be what a call left there.
 
         Raises:
-            BadInput: the source cannot be read; declare ``fingerprint = "1"`` in the class then.
+            BadInput: the source or a value cannot be read; declare ``fingerprint = "1"`` in the class then.
         """
-        return _source_fingerprint(type(self))
+        taken: str | None = vars(self).get(TAKEN)
+        if taken is None:
+            taken = vars(self)[TAKEN] = _with_values(self, _source_fingerprint(type(self)))
+        return taken
 
     def parse(self, value: object) -> Params:
         """Read what a config says behind the name.
@@ -375,3 +381,16 @@ def _source_fingerprint(cls: type) -> str:
             )
         digest.update(source.encode())
     return "source-" + digest.hexdigest()
+
+
+def _with_values(op: Op, source: str) -> str:
+    """A fingerprint with what the instance holds; that of the source alone where it holds nothing."""
+    try:
+        held = held_by(op)
+    except UnreadableError as error:
+        raise BadInput(
+            f'op {type(op).__name__}: {error}; declare fingerprint = "1" in the class and raise it with every change'
+        ) from error
+    if not held:
+        return source
+    return "source-" + hashlib.blake2b("\0".join([source, *held]).encode(), digest_size=8).hexdigest()

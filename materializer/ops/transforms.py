@@ -155,13 +155,13 @@ def transform(
         size: height and width of what it gives; one number for both; None = those of what it gets.
         random: whether it draws. If it takes no generator, those of Python, NumPy and torch are seeded for the call.
         version: to be changed with every change of what it gives; None = a hash of the source of its module, of your
-            own modules that it is made of, and of the weights of torch modules.
+            own modules that it is made of, and of the values that it holds, such as the weights of torch modules.
 
     Returns:
         The operation, for a module's list ``OPS``, an entry point or `register`. It can be called as the function.
 
     Raises:
-        BadInput: the function cannot be one, or its source or weights cannot be read.
+        BadInput: the function cannot be one, or its source or what it holds cannot be read.
     """
     module = sys._getframe(1).f_globals.get("__name__", "__main__")
     made = partial(_transform, module=module, name=name, takes=takes, size=size, random=random, version=version)
@@ -191,7 +191,8 @@ def _transform(
         raise BadInput(f"transform {called!r} takes {generator!r} and is said to draw nothing: leave out one of them")
     drawing = () if not random else ("numpy", "torch") if takes == "tensor" else ("numpy",)
     home = function.__module__ if plain else module
-    fingerprint = f"declared-{version}" if version else fingerprint_of(called, function, home, module, drawing)
+    said = () if takes == _usual_takes(function) else (f"takes {takes}",)
+    fingerprint = f"declared-{version}" if version else fingerprint_of(called, function, home, module, drawing, said)
     made = type(
         called,
         (Transform,),

@@ -57,6 +57,21 @@ class Weighted(torch.nn.Module):
 OPS = [transform(Weighted(), name="weighted", random=False)]
 """
 
+HOLDING = """
+import os
+import numpy as np
+from viewcache.ops import transform
+
+class Holder:
+    def __init__(self, held):
+        self.held = held
+
+    def __call__(self, clip):
+        return clip
+
+OPS = [transform(Holder(HELD), name="holder", random=False)]
+"""
+
 
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +117,22 @@ def test_weights_that_each_process_draws_are_refused(
     what = given(tmp_path / "own", videos, "weighted", op_modules=[name])
     if "rand" in drawn:
         with pytest.raises(Broken, match=r"operation 'weighted': .*seed or load them"):
+            read(what, PLACES[:1])
+    else:
+        assert read(what, PLACES[:1])
+
+
+@pytest.mark.parametrize("held", ["os.getpid()", "np.random.default_rng()"])
+def test_values_that_each_process_has_its_own_of_are_refused(
+    held: str, tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As weights are; the state of a generator is no value."""
+    name = f"holding_{len(held)}"
+    (tmp_path / f"{name}.py").write_text(HOLDING.replace("HELD", held))
+    monkeypatch.syspath_prepend(tmp_path)
+    what = given(tmp_path / "own", videos, "holder", op_modules=[name])
+    if "getpid" in held:
+        with pytest.raises(Broken, match=r"operation 'holder': .*hold nothing of the time or of the process"):
             read(what, PLACES[:1])
     else:
         assert read(what, PLACES[:1])
