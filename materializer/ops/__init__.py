@@ -21,6 +21,7 @@ In the order of work:
 - ``lossy``: the loss that a task allows, behind its first resize
 - ``transforms``: a function, or another library's transform, as an operation
 - ``fingerprint``: what the bytes of such a one depend on
+- ``made_of``: what such a one holds, read by value
 """
 
 from viewcache.materializer.ops.base import ClipOp, Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp

@@ -107,8 +107,12 @@ def attributes(each: object) -> dict[str, object]:
                     found.setdefault(name, slot.__get__(each))
                 except AttributeError:  # it was not set
                     continue
-    found.pop(TAKEN, None)
-    return dict(sorted(found.items()))
+    return _of_its_own(found)
+
+
+def _of_its_own(held: Mapping[str, object]) -> dict[str, object]:
+    """Attributes without notes of this process: ``torch.compile`` writes down an address."""
+    return {name: held[name] for name in sorted(held) if name != TAKEN and not name.startswith("_torchdynamo_")}
 
 
 class _Walk:
@@ -160,7 +164,7 @@ class _Walk:
         elif torch is not None and kind is torch.ScriptObject:  # weights of a quantized module
             raise self._unreadable(f"{name} has no value")
         elif issubclass(kind, set | frozenset):
-            value = self._unordered(kind, each)
+            value = self._unordered((set if issubclass(kind, set) else frozenset).__iter__(each))
         found = []
         for label, part in parts:
             self.has_parts = self.has_parts or label != "class"
@@ -194,7 +198,7 @@ class _Walk:
             yield from self._of_torch_module(each)
         elif self._is_own(str(kind.__module__)) or kind in _READ:
             yield "class", kind
-            yield from attributes(each).items()
+            yield from ((name, self._held(kind, value)) for name, value in attributes(each).items())
         elif callable(each):
             yield from _of_library_object(each)
         yield from _items(each)
@@ -221,7 +225,7 @@ class _Walk:
             for name, default in sorted((each.__kwdefaults__ or {}).items()):
                 yield f"default {name}", default
         if self._is_own(module):
-            yield from sorted(held.items())
+            yield from _of_its_own(held).items()
         elif "__wrapped__" in held:
             yield "wrapped", held["__wrapped__"]
 
@@ -256,14 +260,25 @@ class _Walk:
             elif _HOOKS.match(name) and isinstance(value, dict):  # by numbers that count all hooks of a process
                 yield name, tuple(value.values())
             else:
-                yield name, value
+                yield name, self._held(type(each), value)
+
+    def _held(self, kind: type, value: Any) -> Any:
+        """An attribute; a dict without its order if a library may have set it, as Albumentations do from a set."""
+        if type(value) is dict and any(self._is_of_library(base) for base in kind.__mro__):
+            return self._unordered(value.items())
+        return value
+
+    def _is_of_library(self, kind: type) -> bool:
+        module = str(kind.__module__)
+        known = {"torch", "viewcache", *sys.stdlib_module_names}  # their attributes have an order of their own
+        return module.partition(".")[0] not in known and not self._is_own(module)
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def _unordered(self, kind: type, each: Any) -> bytes:
-        """Of a set; what one item was found to be must not matter for the next, as their order differs by process."""
+    def _unordered(self, items: Iterable[Any]) -> bytes:
+        """Of a set, say: what one item was found to be must not matter for the next, whichever process it is in."""
         known, digests = self._known, []
-        for item in (set if issubclass(kind, set) else frozenset).__iter__(each):
+        for item in items:
             self.has_parts = True
             digest = _plain(item)
             if digest is None:

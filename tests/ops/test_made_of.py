@@ -17,6 +17,7 @@ import torch
 
 from viewcache.errors import BadInput
 from viewcache.materializer.ops import registry
+from viewcache.materializer.ops.transforms import TAKES
 from viewcache.ops import transform
 
 LIB = """
@@ -281,6 +282,10 @@ class Member:
     def __init__(self, held):
         self.held = held
 
+class Mine(albumentations.ImageOnlyTransform):
+    def apply(self, img, **keywords):
+        return img
+
 around = Held(lock=threading.Lock(), file=open("/dev/null"), socket=socket.socket(), numbers=itertools.count())
 around.self = around
 nested = {frozenset({"a", "b", ("c", None)}), frozenset({"d"}), Member({"e", "f", Member}), Member([around])}
@@ -301,6 +306,9 @@ made = {
     "scripted": torch.jit.script(torch.nn.Linear(1, 1).requires_grad_(False).apply(lambda one: one.weight.zero_())
                                  .apply(lambda one: one.bias.zero_())),
     "albumentations": pipeline,
+    "one's own of albumentations": Mine(),
+    "a compiled function": torch.compile(of_home.one),
+    "a compiled module": torch.compile(of_values.Net()),
     "kornia": Held(steps=torch.nn.Sequential(flips, kornia.augmentation.RandomBrightness((0.5, 1.5)))),
 }
 for name, each in made.items():
@@ -363,6 +371,13 @@ def of(held: object) -> str:
 def test_other_values_are_other_keys(pair: tuple[object, object]) -> None:
     """Also where they are equal in Python, or read the same one after the other."""
     assert of(pair[0]) != of(pair[1])
+
+
+def test_how_it_takes_a_clip_is_in_the_key() -> None:
+    """Where that is said: a function may do something else to tensors. The usual way is no change."""
+    said = {takes: transform(closed(None), name="copy", takes=takes, random=False).fingerprint for takes in TAKES}
+    assert len({*said.values()}) == 3
+    assert transform(closed(None), name="copy", random=False).fingerprint == said["array"]
 
 
 def test_equal_values_are_one_key() -> None:
