@@ -181,8 +181,11 @@ def test_what_is_known_well_enough(
             return False
         if not row["stamp"].same(file.stamp):  # type: ignore[attr-defined]
             return False
+        is_bad = row["frames"] is None or row["status"] == VideoStatus.BAD
+        if is_bad and row["error"] not in ("torn", too_large(9, 9, 64)):
+            return False
         if row["frames"] is None:
-            return row["error"] in ("torn", too_large(9, 9, 64))
+            return True
         by_header = probe == ProbeMode.LAZY or (probe == ProbeMode.TIMES and row["time_step"] is not None)
         return by_header or row["index_at"] == 0
 
