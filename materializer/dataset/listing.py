@@ -179,7 +179,8 @@ def list_again(spec: DatasetSpec, catalog: Catalog, files: Files, arrivals: Arri
         # Before anything else can fail: from now on nothing is given up that only they could give again.
         for uris, gone in ((missing - files.missing, True), (files.missing - missing, False)):
             catalog.mark_missing(files.ids[[joined[uri] for uri in uris]].tolist(), missing=gone)
-        catalog.flush()
+        if missing != files.missing:
+            catalog.flush()
     new = arrivals.complete(new, workers)
     if new:
         with uncollected():
