@@ -12,7 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 from viewcache import errors
-from viewcache.catalog.files import NO_SPACE
+from viewcache.catalog.log_room import NO_SPACE
 
 __all__ = ["BlobFile"]
 

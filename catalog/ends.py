@@ -13,6 +13,7 @@ from pathlib import Path
 
 from viewcache import errors
 from viewcache.catalog import files
+from viewcache.catalog.log_room import NO_SPACE
 from viewcache.catalog.records import CLEAN
 from viewcache.failpoints import failpoint
 
@@ -41,7 +42,7 @@ class Ends(ABC):
         except FileNotFoundError:
             return False
         except OSError as error:
-            kind = errors.Full if error.errno in files.NO_SPACE else errors.Broken
+            kind = errors.Full if error.errno in NO_SPACE else errors.Broken
             raise kind(f"cannot remove {token}: {error.strerror}; check that its folder is writable") from error
         return clean
 

@@ -4,7 +4,6 @@ No function here opens the database file while an engine has it open: closing it
 """
 
 import contextlib
-import errno
 import logging
 import os
 import shutil
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import IO
 
 from viewcache import errors
+from viewcache.catalog.log_room import NO_SPACE
 from viewcache.failpoints import failpoint
 
 __all__ = [
-    "NO_SPACE",
     "RESERVE_BYTES",
     "CatalogFiles",
     "create",
@@ -35,8 +34,6 @@ __all__ = [
 RESERVE_BYTES = 16 << 20
 """Freed when the disk is full: a DELETE needs log space too."""
 
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors that mean that the disk has no room."""
 _log = logging.getLogger("viewcache.catalog")
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from viewcache import errors
 from viewcache.catalog.engine import Session, arrow_schema
-from viewcache.catalog.files import NO_SPACE
+from viewcache.catalog.log_room import NO_SPACE
 from viewcache.catalog.packing import expand, pack
 from viewcache.catalog.statements import load
 from viewcache.failpoints import failpoint

@@ -53,13 +53,15 @@ class Leaving(ABC):
 
     def wanted_among(self, object_ids: Sequence[int]) -> set[int]:
         """Which of these objects are still to be read, themselves or by what would have to be made from them."""
-        asked = pa.table({"object_id": pa.array(object_ids, pa.int64())})
-        return set(self._reading().query("wanted_among", None, asked)["object_id"].to_pylist())
+        return self._among("wanted_among", object_ids)
 
     def lost_among(self, object_ids: Sequence[int]) -> set[int]:
         """Which of these objects cannot be made again: their video is gone, or bad."""
+        return self._among("lost_among", object_ids)
+
+    def _among(self, query: str, object_ids: Sequence[int]) -> set[int]:
         asked = pa.table({"object_id": pa.array(object_ids, pa.int64())})
-        return set(self._reading().query("lost_among", None, asked)["object_id"].to_pylist())
+        return set(self._reading().query(query, None, asked)["object_id"].to_pylist())
 
     def outlived(self, going: Sequence[tuple[int, int | None, bool]]) -> pa.Table:
         """(object_id, key, tier, last_epoch) of copies of generations that are over while training goes on.

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from viewcache.errors import Full
 
-__all__ = ["LogRoom"]
+__all__ = ["NO_SPACE", "LogRoom"]
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a disk, or a quota, without room."""
 
 _STEP_BYTES = 1 << 20
 """Claimed at once: some hundreds of small commits."""
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _KEEP_SIZE = 1
 """FALLOC_FL_KEEP_SIZE of Linux."""
 
@@ -43,7 +45,7 @@ class LogRoom:
             number = self._claim(size)
         except OSError as error:
             number = error.errno or 0
-        if number in _NO_ROOM:
+        if number in NO_SPACE:
             raise Full(f"catalog {self._log}: {os.strerror(number)}; free disk space")
 
     def _claim(self, size: int) -> int:

@@ -30,6 +30,7 @@ from viewcache.catalog.journal import (
     read_lines,
     step_of,
 )
+from viewcache.catalog.log_room import NO_SPACE
 from viewcache.catalog.tasks import forget_task
 from viewcache.failpoints import failpoint
 
@@ -214,7 +215,7 @@ def _write(path: Path, engine: Engine) -> Journal:
             failpoint("journal.before-rename")
         failpoint("journal.after-rename")
     except OSError as error:
-        if error.errno in files.NO_SPACE:
+        if error.errno in NO_SPACE:
             raise errors.Full(f"journal {path}: {error.strerror}; free disk space") from error
         raise errors.Broken(f"journal {path}: {error.strerror}; check that its folder is writable") from error
     return Journal(path, base)

@@ -1,14 +1,12 @@
 """A commit begins only where the log has room for it: DuckDB aborts the process where one cannot be written."""
 
-import os
-import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.catalog.samples import registered
+from tests.disk import fill, mounted
 from viewcache.catalog import Catalog
 from viewcache.catalog.files import RESERVE_BYTES
 from viewcache.catalog.log_room import LogRoom
@@ -20,22 +18,8 @@ DISK_BYTES = RESERVE_BYTES + (24 << 20)
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "viewcache-test", disk], check=True)
-    try:
+    with mounted(tmp_path / "disk", DISK_BYTES) as disk:
         yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-def fill(disk: Path) -> None:
-    """Take all that is free."""
-    with (disk / "ballast").open("ab") as ballast, suppress(OSError):
-        while True:
-            os.write(ballast.fileno(), bytes(4096))
 
 
 def fill_with(catalog: Catalog, value: str, disk: Path) -> None:

@@ -3,17 +3,17 @@
 Errors are put into single calls of the catalog's writing thread, and a small file system is really filled.
 """
 
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 import viewcache
+from tests.disk import fill, mounted, without_room
 from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, read_all
 from tests.faults.strace import Fault, Hits, catalog_writer, injected, need_strace
 from tests.scheduling.harness import until
@@ -24,9 +24,7 @@ from viewcache.api.upkeep.evict import evict
 from viewcache.api.upkeep.gc import collected
 from viewcache.catalog import Catalog
 from viewcache.catalog.duck import DuckEngine
-from viewcache.catalog.engine import Session
 from viewcache.catalog.files import RESERVE_BYTES
-from viewcache.catalog.journal import Recording
 from viewcache.catalog.policies import all_policies, find_policy
 from viewcache.catalog.records import CLEAN
 from viewcache.errors import Full, ViewcacheError
@@ -127,28 +125,10 @@ def test_the_catalog_cannot_be_folded(
 @pytest.fixture
 def small_disk(tmp_path: Path, empty_store: Path) -> Iterator[Path]:
     """A file system of its own with `empty_store` on it, the catalog's reserve, and `ROOM` beside them."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
     taken = sum(path.stat().st_blocks * 512 for path in empty_store.rglob("*") if path.name != "catalog.reserve")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={taken + RESERVE_BYTES + ROOM}", "viewcache-test", disk], check=True
-    )
-    try:
+    with mounted(tmp_path / "disk", taken + RESERVE_BYTES + ROOM) as disk:
         shutil.copytree(empty_store, disk / "store")
         yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
-
-
-def fill(disk: Path) -> None:
-    """Take all that is free."""
-    with (disk / "ballast").open("ab") as ballast:
-        for block in (1 << 20, 4096):
-            with suppress(OSError):
-                while True:
-                    os.write(ballast.fileno(), bytes(block))
 
 
 def refused(cache: Cache, truth: Truth) -> set[tuple[int, int]]:
@@ -211,18 +191,8 @@ def test_opening_on_a_full_disk(small_disk: Path, videos: Path, truth: Truth) ->
 @pytest.fixture
 def nothing_is_committed(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """From now on every commit fails as it does on a disk that has no byte left; undo it to have room again."""
-
-    @contextmanager
-    def fails(self: DuckEngine) -> Iterator[Session]:
-        with begun(self) as session:
-            recording = Recording(session)
-            yield recording
-            if recording.changes:
-                raise Full(f"catalog {self._path}: No space left on device; free disk space")
-
-    begun = DuckEngine.transaction
     with monkeypatch.context() as patch:
-        patch.setattr(DuckEngine, "transaction", fails)
+        patch.setattr(DuckEngine, "transaction", without_room([]))
         yield patch
 
 

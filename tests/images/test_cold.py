@@ -2,13 +2,13 @@
 
 import mmap
 import os
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from tests.disk import mounted
 from tests.images.pages import need_device, resident
 from tests.images.small import config, picture, save
 from tests.scheduling.harness import until
@@ -53,11 +53,8 @@ def files(tmp_path: Path) -> list[Path]:
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Path]:
     """A folder whose files lie in memory."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "viewcache-test", tmp_path], check=True)
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", tmp_path], check=True)
+    with mounted(tmp_path, 8 << 20) as disk:
+        yield disk
 
 
 def test_dropped_files_are_cold(files: list[Path]) -> None:

@@ -18,6 +18,7 @@ import viewcache
 from tests import forked
 from tests.catalog.conftest import empty_database, server
 from tests.clips import encode
+from tests.disk import mounted
 from tests.house.tree import ROOT
 from tests.images.pages import limited, need_device
 from tests.images.small import config, picture, save_folder
@@ -310,13 +311,8 @@ def test_a_budget_without_room_is_told(tmp_path: Path, photographs: Path, capsys
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own, in memory."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root to mount a small file system")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "viewcache-test", disk], check=True)
-    yield disk
-    subprocess.run(["umount", "--lazy", disk], check=True)
+    with mounted(tmp_path / "disk", DISK) as disk:
+        yield disk
 
 
 def test_a_full_disk_is_told(

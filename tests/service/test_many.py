@@ -1,7 +1,6 @@
 """Many processes at once: openings that race, clients by the dozen, a full disk; at full size in the nightly lane."""
 
 import os
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import viewcache
+from tests.disk import mounted
 from tests.service.served import Opener, described, digest, ended, go_on, start, told
 from viewcache.api.service import files
 from viewcache.api.service.stopping import stop
@@ -193,15 +193,8 @@ def test_every_way_to_read_gives_one_order(store: Path, videos: Path, context: s
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 40 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"only root may mount a small file system: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounted(tmp_path / "small", 40 << 20) as disk:
+        yield disk
 
 
 def test_a_disk_that_fills_under_a_service(small_disk: Path, videos: Path, tmp_path: Path) -> None:

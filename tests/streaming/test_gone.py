@@ -1,19 +1,16 @@
 """Law 6 where a dataset grows: what was made of a file that goes, or is replaced, while the cache is open stays."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import viewcache
+from tests.disk import without_room
 from tests.streaming.arriving import arrive, streaming
 from tests.tiny import same, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog.duck import DuckEngine
-from viewcache.catalog.engine import Session
-from viewcache.catalog.journal import Recording
 from viewcache.errors import Full
 from viewcache.materializer.planning.cost import CostModel
 
@@ -97,21 +94,11 @@ def test_nothing_is_trimmed_before_it_is_recorded(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the catalog's disk is full it cannot be recorded that a file is gone: then nothing leaves."""
-    begun, refused = DuckEngine.transaction, list[str]()
-
-    @contextmanager
-    def fails(self: DuckEngine) -> Iterator[Session]:
-        with begun(self) as session:
-            recording = Recording(session)
-            yield recording
-            if recording.changes:
-                refused.append(str(self))
-                raise Full("catalog: No space left on device; free disk space")
-
+    begun, refused = DuckEngine.transaction, list[Path]()
     with viewcache.open(trimming(tmp_path / "s", folder, epochs=6)) as cache:
         first = read(cache, 0)
         (folder / "v1.mp4").unlink()
-        monkeypatch.setattr(DuckEngine, "transaction", fails)
+        monkeypatch.setattr(DuckEngine, "transaction", without_room(refused))
         cache.read("train", 1, 0)
         with pytest.raises(Full):
             cache.read("train", 2, 0)
