@@ -13,6 +13,7 @@ In the order of work:
 - ``lock``: who owns the catalog
 - ``owning``: who owns one on PostgreSQL
 - ``engine``: what the catalog needs of a database
+- ``packed_rows``: very many rows of a result in little memory
 - ``uninterrupted``: calls in which no signal handler can raise
 - ``driver``: DuckDB's module, imported where no Ctrl-C interrupts it
 - ``log_room``: room on the disk for its log, claimed before a commit

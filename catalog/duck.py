@@ -17,15 +17,14 @@ import pyarrow as pa
 from viewcache import errors
 from viewcache.catalog.driver import duckdb
 from viewcache.catalog.engine import (
-    PACKED_AT_ONCE,
     ROWS_AT_A_TIME,
     Engine,
     Session,
     arrow_schema,
     handed_over,
-    packed,
 )
 from viewcache.catalog.log_room import LogRoom
+from viewcache.catalog.packed_rows import PACKED_AT_ONCE, packed
 from viewcache.catalog.statements import Statement, load
 from viewcache.catalog.uninterrupted import uninterrupted
 
@@ -314,9 +313,7 @@ class _DuckSession(Session):
 
         def read() -> pa.Table:
             batches = self._cursor.execute(statement.text, dict(parameters)).to_arrow_reader(PACKED_AT_ONCE)
-            parts = [packed(schema.empty_table(), plain)]
-            parts += [packed(pa.Table.from_batches([batch]).cast(schema), plain) for batch in batches]
-            return pa.concat_tables(parts).unify_dictionaries()
+            return packed(schema, (pa.Table.from_batches([batch]).cast(schema) for batch in batches), plain)
 
         with self._engine._translated():
             return uninterrupted(read, stop=self._cursor.interrupt)

@@ -10,18 +10,15 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from viewcache import errors
 from viewcache.catalog.statements import Statement, Typed
 
-__all__ = ["PACKED_AT_ONCE", "ROWS_AT_A_TIME", "Engine", "Session", "arrow_schema", "handed_over", "packed"]
+__all__ = ["ROWS_AT_A_TIME", "Engine", "Session", "arrow_schema", "handed_over"]
 
 ROWS_AT_A_TIME = 4096
 """Of a result that is read until there is enough of it."""
-PACKED_AT_ONCE = 1 << 16
-"""Rows of a result that are there twice while they are packed."""
 
 _ARROW = {
     "bigint": pa.int64(),
@@ -53,21 +50,6 @@ def handed_over(statement: Statement, given: pa.Table | None) -> pa.Table:
         return given.select(schema.names).cast(schema)
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise errors.Misuse(f"query {statement.name} takes {schema.names}: {error}") from error
-
-
-def packed(part: pa.Table, plain: Container[str]) -> pa.Table:
-    """Some rows in memory of their own: a column of a result may hold on to all of its columns.
-
-    Args:
-        part: the rows.
-        plain: the columns that are copied as they are; of all others that are texts each different one is held once.
-    """
-    rows = pa.array(np.arange(len(part)))
-    columns = {
-        name: column.dictionary_encode() if pa.types.is_string(column.type) and name not in plain else column.take(rows)
-        for name, column in zip(part.column_names, part.columns, strict=True)
-    }
-    return pa.table(columns)
 
 
 class Session(ABC):
@@ -120,12 +102,12 @@ class Engine(ABC):
 
     @abstractmethod
     def query_packed(self, name: str, parameters: Mapping[str, object], plain: Container[str]) -> pa.Table:
-        """Run a named SELECT of very many rows, with little more memory than what they take; see `packed`.
+        """Run a named SELECT of very many rows, with little more memory than what they take; see `packed_rows.packed`.
 
         Args:
             name: of a file in ``sql/queries``.
             parameters: one value for each that the statement's header names.
-            plain: the columns of texts of which each is another one; all other texts are coded.
+            plain: the columns in which hardly a value comes twice; all others are coded.
         """
 
     @abstractmethod

@@ -21,8 +21,9 @@ import pyarrow.csv as arrow_csv
 
 from viewcache import errors
 from viewcache.catalog.connecting import connect
-from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over, packed
+from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over
 from viewcache.catalog.owning import OwnerSession, own
+from viewcache.catalog.packed_rows import packed, parts_of
 from viewcache.catalog.statements import Given, Statement, load
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class PostgresEngine(Engine):
 
     def query_packed(self, name: str, parameters: Mapping[str, object], plain: Container[str]) -> pa.Table:
         """See ``Engine.query_packed``; the driver has all rows at once."""
-        return packed(self.query(name, parameters), plain)
+        rows = self.query(name, parameters)
+        return packed(rows.schema, parts_of(rows), plain)
 
     @contextlib.contextmanager
     def stream_ordered(

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,15 +78,16 @@ class _JournalFound:
     """A journal as it was found."""
 
     head: "_Head"
+    is_ahead: bool
+    """Whether the catalog lacks what was there when the journal was written anew, so that all of it is carried out."""
     lines: tuple[Line, ...]
+    """What the catalog lacks; the others, which of a large dataset are 100 MB, are let go as soon as they are read."""
+    last: Mapping[str, int]
+    """Writer → number of its last transaction, of those that the journal has."""
     size: int
     """Bytes up to the end of the last line that is whole."""
     damaged: int
     """Lines before that which are not."""
-
-    def after(self, tickets: dict[str, int]) -> list[Line]:
-        """Lines that writers with these tickets have not committed."""
-        return [line for line in self.lines if line.by and line.ticket > tickets.get(line.by, 0)]
 
 
 def attach(path: Path, engine: Engine) -> Journal:
@@ -98,17 +99,14 @@ def attach(path: Path, engine: Engine) -> Journal:
         Full: the disk has no room for the journal or the rows.
         Broken: the journal cannot be read or written.
     """
-    found = _read(path)
     known = _setting(engine, _JOURNAL)
-    tickets = _tickets(engine)
     empty = known is None and not engine.query("read_tasks").num_rows
+    found = _read(path, _tickets(engine), empty=empty)
     ours = found is not None and (known == found.head.journal or empty)
     if found is not None and ours:
-        whole = empty or any(ticket > tickets.get(name, 0) for name, ticket in found.head.since.items())
-        lines = list(found.lines) if whole else found.after(tickets)
-        if lines:
-            _carry_out(engine, lines, found, whole=whole)
-        if not found.damaged and (known is not None or lines):
+        if found.lines:
+            _carry_out(engine, found)
+        if not found.damaged and (known is not None or found.lines):
             journal = Journal(path, base=found.head.base)
             journal.take_back(found.size)
             if _is_worth_it(journal):
@@ -133,12 +131,20 @@ def _is_worth_it(journal: Journal) -> bool:
     return journal.size > 2 * journal.base + _GROWN
 
 
-def _read(path: Path) -> _JournalFound | None:
-    """The journal; None if there is none, or its head cannot be read."""
+def _read(path: Path, tickets: Mapping[str, int], *, empty: bool) -> _JournalFound | None:
+    """The journal; None if there is none, or its head cannot be read.
+
+    Args:
+        path: where it is.
+        tickets: writer → number of its last transaction, of those that the catalog has.
+        empty: whether the catalog has nothing.
+    """
     if not path.exists():
         return None
     head: _Head | None = None
+    ahead = empty
     lines: list[Line] = []
+    last: Counter[str] = Counter()
     size = bad = damaged = 0
     try:
         for end, line in read_lines(path):
@@ -147,28 +153,31 @@ def _read(path: Path) -> _JournalFound | None:
                 continue
             damaged, size = bad, end  # what is not whole at the end was being written when its writer died
             if isinstance(line, Line):
-                lines.append(line)
-            elif head is None:
-                head = _Head.of(line)
+                if line.by:
+                    last[line.by] = max(last[line.by], line.ticket)
+                if ahead or (line.by and line.ticket > tickets.get(line.by, 0)):
+                    lines.append(line)
+            elif head is None and (head := _Head.of(line)) is not None:
+                ahead = empty or any(ticket > tickets.get(name, 0) for name, ticket in head.since.items())
     except OSError as error:
         raise errors.Broken(f"cannot read {path}: {error.strerror}; check its permissions and its disk") from error
     if head is None:
         return None
     if damaged:
         _log.error("%d lines of %s are damaged", damaged, path, extra={"action": "journal_damaged"})
-    return _JournalFound(head, tuple(lines), size, damaged)
+    return _JournalFound(head, ahead, tuple(lines), last, size, damaged)
 
 
-def _carry_out(engine: Engine, lines: Iterable[Line], found: _JournalFound, *, whole: bool) -> None:
-    """Do what lines tell, in one transaction; after a ``whole`` replay the catalog knows what the journal knows."""
-    last = Counter(_tickets(engine)) | Counter(found.head.since)  # the larger of each
-    last |= Counter({line.by: line.ticket for line in found.lines if line.by})
+def _carry_out(engine: Engine, found: _JournalFound) -> None:
+    """Do what the catalog lacks, in one transaction; if that was the whole, it knows what the journal knows."""
+    # The larger of each.
+    last = Counter(_tickets(engine)) | Counter(found.head.since) | Counter(found.last)
     count, lost = 0, {*(_setting(engine, UNPLANNED) or "").split()}
     with engine.transaction() as session:
-        if whole:  # what an older state of the catalog knows of tasks may have been forgotten since
+        if found.is_ahead:  # what an older state of the catalog knows of tasks may have been forgotten since
             for name in session.run("read_tasks")["name"].to_pylist():
                 forget_task(session, name)
-        for line in lines:
+        for line in found.lines:
             for step in line.steps():
                 _run(session, step)
                 lost |= _tasks_of(step)
@@ -180,7 +189,7 @@ def _carry_out(engine: Engine, lines: Iterable[Line], found: _JournalFound, *, w
         session.run("write_setting", {"name": UNPLANNED, "value": " ".join(sorted(lost))})
         failpoint("catalog.replayed-before-commit")
     failpoint("catalog.replayed-after-commit")
-    what = "was rebuilt from its journal" if whole else "took from its journal what it had not committed"
+    what = "was rebuilt from its journal" if found.is_ahead else "took from its journal what it had not committed"
     _log.warning("the catalog %s: %d statements", what, count, extra={"action": "catalog_replayed"})
 
 

@@ -108,7 +108,7 @@ class Videos(ABC):
     def load_videos(self, dataset_id: int) -> pa.Table:
         """A dataset's files by id, ``schemas.VIDEO``; the ids stay the same for ever.
 
-        Texts that repeat are coded, and each column has memory of its own: there may be a million files.
+        What repeats is coded, and each column has memory of its own: there may be a million files.
         """
         rows = self._reading().query_packed("read_videos", {"dataset_id": dataset_id}, _OF_ONE_FILE)
         ids = rows["video_id"].to_numpy()
@@ -181,8 +181,8 @@ class Videos(ABC):
         """See ``door.Catalog``."""
 
 
-_OF_ONE_FILE = frozenset(("name", "uri", "key"))
-"""Texts that no two files share."""
+_OF_ONE_FILE = frozenset(("video_id", "name", "uri", "key", "size_bytes", "mtime_ns", "duration_s", "index_at"))
+"""What hardly two files share."""
 
 
 def _ids(video_ids: Sequence[int]) -> pa.Table:

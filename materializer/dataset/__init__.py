@@ -2,6 +2,7 @@
 
 In the order of work:
 
+- ``numbers``: numbers of a dataset's files, where what many files share is held once
 - ``texts``: columns of a dataset's files without an object for each file: texts, keys, where values stand
 - ``listed``: the files that a listing found, as columns
 - ``links``: which symbolic links are followed
@@ -21,6 +22,7 @@ In the order of work:
 - ``headers``: read the headers of new files while others train already
 - ``clock``: when frames are shown, and which one is nearest to a time
 - ``changes``: what happened to files since a dataset was listed last, as values
+- ``file_facts``: what headers tell of files, in such columns
 - ``files``: a dataset's files in memory, for all tasks that draw from them
 - ``video_file``: one of them, as a record
 - ``recording``: what was found of files, as rows of the catalog; their content keys

@@ -80,7 +80,8 @@ class Annotations:
     @cached_property
     def _names(self) -> Texts:
         """Of the items' videos."""
-        return self._items.files.names.taken(self._items.file)
+        names, file = self._items.files.names, self._items.file
+        return names if np.array_equal(file, np.arange(len(names))) else names.taken(file)
 
     def check(self, chosen: NDArray[np.bool_], clips: int) -> None:
         """Refuse labels and columns that do not fit the videos which the task selects.

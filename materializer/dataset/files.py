@@ -20,8 +20,17 @@ from viewcache.errors import BadVideo, CatalogDamaged
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.changes import FileChanges
 from viewcache.materializer.dataset.clock import even_pace, frames_before_even, last_tick, ticks_of
+from viewcache.materializer.dataset.file_facts import (
+    MEASURES,
+    facts_of,
+    learned_facts,
+    learned_size,
+    sizes_of,
+    unknown_ticks,
+)
 from viewcache.materializer.dataset.headers import Headers, Looked
 from viewcache.materializer.dataset.listed import Found, Listed
+from viewcache.materializer.dataset.numbers import numbers
 from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
 from viewcache.materializer.dataset.scan import Keep
 from viewcache.materializer.dataset.texts import IdPlaces, Keys, Places, RepeatedTexts, Texts, places_of_names
@@ -29,7 +38,6 @@ from viewcache.materializer.dataset.video_file import VideoFile
 from viewcache.materializer.media.facts import FrameTimes, ManyClaims, Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.media_index import MediaIndex
-from viewcache.materializer.media.planes import native_bytes
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.randomness import Words, address_word
@@ -67,7 +75,7 @@ class Files:
             catalog: where indexes are read.
             uri: of the dataset.
             dataset_id: of the dataset.
-            rows: of ``schemas.VIDEO``, sorted by name.
+            rows: of ``schemas.VIDEO``, sorted by name; without the URIs, which the listed files have.
             listed: the file of each row, as it is now.
             gone: ``video_id`` → URI of files that were there once, and have no row.
             changed: what is to be told of files that have other content than when they were drawn.
@@ -91,24 +99,23 @@ class Files:
         self._catalog = catalog
         self._lock = threading.Lock()
         self.ids: NDArray[np.int64] = rows["video_id"].to_numpy()
-        self.names, self.uris = Texts(rows["name"]), Texts(rows["uri"])
-        self.paths = listed.paths
+        self.names, self.uris, self.paths = Texts(rows["name"]), listed.uris, listed.paths
         self.roots = listed.roots
         """Which of the dataset's places each is of, in short; empty if there is one, or it is gone."""
         away = pc.is_in(self.uris.array, pa.array(list(missing), pa.large_string()))
         self.there: NDArray[np.bool_] = ~away.to_numpy(zero_copy_only=False)
         """Whether each was there when the dataset was listed last."""
         self.keys = Keys.of(rows["key"])
-        self.frames = _numbers(rows, "frames")
-        self._coded = np.stack([_numbers(rows, "height"), _numbers(rows, "width")], axis=1)
-        """(files, 2) height and width before rotation."""
-        across = np.isin(_numbers(rows, "rotation"), (90, 270))
-        self.height = self._coded[np.arange(len(rows)), across.astype(int)]
+        self._facts, self._sizes, self._ticks = facts_of(rows), sizes_of(rows), unknown_ticks(len(rows))
+        self.frames, self.keyframes = self._facts.column("frames"), self._facts.column("keyframes")
+        self.height, self.width = self._sizes.column("height"), self._sizes.column("width")
         """As shown, rotation applied; 0 if unknown."""
-        self.width = self._coded[np.arange(len(rows)), 1 - across]
+        self.native_bytes = self._sizes.column("native_bytes")
+        """Bytes of a frame in the decoder's own planes; -1 if these are not kept."""
+        self.pace, self.last = self._ticks.column("pace"), self._ticks.column("last")
+        """See `Videos`."""
         self._pix_fmts = RepeatedTexts(rows["pix_fmt"])
-        self.keyframes = np.maximum(_numbers(rows, "keyframes"), 1)
-        self.file_bytes, self._mtime_ns = _numbers(rows, "size_bytes"), _numbers(rows, "mtime_ns")
+        self.file_bytes, self._mtime_ns = (np.array(numbers(rows[name])) for name in ("size_bytes", "mtime_ns"))
         self._etags = RepeatedTexts(rows["etag"])
         statuses = RepeatedTexts(rows["status"])
         self.unread = statuses.are(VideoStatus.LISTED)
@@ -126,12 +133,8 @@ class Files:
         faulty = np.flatnonzero(rows["error"].is_valid().to_numpy() & ~left)
         self._words, self._is_hashed = np.zeros(len(rows), np.uint64), np.zeros(len(rows), bool)
         """See `words`: a batch needs those of its own files, and the first one shall not wait for those of all."""
+        self._index_at = np.array(numbers(rows["index_at"], -1))
         self._errors = dict(zip(faulty.tolist(), rows["error"].take(pa.array(faulty)).to_pylist(), strict=True))
-        self._index_at = _numbers(rows, "index_at", -1)
-        self._times = {name: _numbers(rows, name, -1) for name in _TIMES}
-        self.pace, self.last = np.zeros((len(rows), 2), np.int64), np.full(len(rows), -1, np.int64)
-        """See `Videos`."""
-        self._measures = {name: np.array(rows[name].fill_null(np.nan).to_numpy(), np.float64) for name in _MEASURES}
         self._codecs = RepeatedTexts(rows["codec"])
         self.labels = RepeatedTexts(rows["label"])
         """On record of each, as text."""
@@ -140,19 +143,6 @@ class Files:
     def __len__(self) -> int:
         """Number of files, good and bad."""
         return len(self.ids)
-
-    @cached_property
-    def native_bytes(self) -> NDArray[np.int64]:
-        """Bytes of a frame in the decoder's own planes; -1 if these are not kept."""
-        # One number for each kind of frame: sorting numbers is far faster than sorting rows of them.
-        shapes, shape = np.unique(self._coded[:, 0] << 32 | self._coded[:, 1], return_inverse=True)
-        codes = self._pix_fmts.codes.astype(np.int64)
-        kinds, kind = np.unique(codes * len(shapes) + shape.reshape(-1), return_inverse=True)
-        sizes = []
-        for code, at in zip(*np.divmod(kinds, max(1, len(shapes))), strict=True):
-            height, width = divmod(int(shapes[at]), 1 << 32)
-            sizes.append(native_bytes(self._pix_fmts.values[int(code)] or "", width, height))
-        return np.array(sizes, np.int64)[kind.reshape(-1)]
 
     def words(self, rows: NDArray[np.int64]) -> Words:
         """Addresses of some files' random numbers: of their names, so that a dataset that moves keeps its draws."""
@@ -201,13 +191,12 @@ class Files:
         """``fps``, ``duration_s`` or ``codec`` of all files, as far as it is known."""
         if name == "codec":
             return self._codecs.array
-        return pa.array(self._measures[name], mask=np.isnan(self._measures[name]))
+        values = self._facts.at(name, slice(None))
+        return pa.array(values, mask=np.isnan(values))
 
     def file(self, row: int) -> VideoFile:
         """One file as a record."""
-        measures = {
-            name: None if np.isnan(values[row]) else float(values[row]) for name, values in self._measures.items()
-        }
+        measures = {name: float(self._facts.at(name, row)) for name in MEASURES}
         return VideoFile(
             video_id=int(self.ids[row]),
             name=self.names[row],
@@ -220,7 +209,7 @@ class Files:
             frames=int(self.frames[row]),
             size=(int(self.height[row]), int(self.width[row])),
             codec=self._codecs[row],
-            **measures,
+            **{name: None if np.isnan(value) else value for name, value in measures.items()},
         )
 
     def _status(self, row: int) -> VideoStatus:
@@ -252,7 +241,7 @@ class Files:
         file_bytes, mtimes_ns, frames, heights, widths = (
             each[at].tolist() for each in (self.file_bytes, self._mtime_ns, self.frames, self.height, self.width)
         )
-        times = [*map(_even_times, *(self._times[name][at].tolist() for name in _TIMES))]
+        times = [_even_times(*each) for each in self._facts.at("times", at).tolist()]
         sizes, errors = (frames, heights, widths, pix_fmts), [*map(self.error, rows)]
         return ManyClaims(file_bytes, mtimes_ns, etags, *sizes, max_pixels, errors, times, self.as_stored)
 
@@ -274,7 +263,7 @@ class Files:
             return exact
         if not self.frames[row]:
             raise BadVideo(self.error(row))
-        height, width = self._coded[row].tolist()
+        height, width = self._sizes.at("coded", row).tolist()
         return SketchedIndex(
             frames=int(self.frames[row]),
             shown_size=(int(self.height[row]), int(self.width[row])),
@@ -296,13 +285,14 @@ class Files:
         return index.times_s(frames) if isinstance(index, VideoIndex) else None
 
     def _even_times(self, row: int) -> FrameTimes | None:
-        return _even_times(*(int(self._times[name][row]) for name in _TIMES))
+        return _even_times(*self._facts.at("times", row).tolist())
 
     def _set_pace(self, row: int) -> None:
-        times = self._even_times(row)
-        self.pace[row] = (0, 0) if times is None else even_pace(times)
-        even = self.frames[row] > 0 and self.pace[row, 0] > 0
-        self.last[row] = last_tick(self.frames[row : row + 1], self.pace[row : row + 1])[0] if even else -1
+        times, last = self._even_times(row), -1
+        pace = (0, 0) if times is None else even_pace(times)
+        if self.frames[row] > 0 and pace[0] > 0:
+            last = int(last_tick(self.frames[row : row + 1], np.array([pace]))[0])
+        self._ticks.put(row, (pace, last))
 
     def ticks(self, row: int) -> NDArray[np.int64]:
         """(frames,) when each frame of a video is shown, in ticks from the first.
@@ -332,7 +322,7 @@ class Files:
             BadVideo: nobody has looked at its packets, and its header does not tell.
         """
         frames = self.frames[rows]
-        times = np.stack([self._times[name][rows] for name in _TIMES], axis=1)
+        times = self._facts.at("times", rows)
         even = (times[:, 1] >= 0) & (times[:, 3] > 0)
         out = np.where(seconds == np.inf, frames, 0)
         asked = np.isfinite(seconds) & (frames > 0)
@@ -355,7 +345,9 @@ class Files:
             for row in self._untimed(rows):
                 self._set_pace(row)
         for row in self._untimed(rows):
-            self.last[row] = self.ticks(row)[-1]
+            last = int(self.ticks(row)[-1])
+            with self._lock:
+                self._ticks.put(row, (tuple(self.pace[row].tolist()), last))
 
     def _untimed(self, rows: NDArray[np.int64]) -> list[int]:
         untimed: list[int] = rows[(self.last[rows] < 0) & self.whole[rows] & ~self.unread[rows]].tolist()
@@ -366,39 +358,28 @@ class Files:
         facts = found.facts
         with self._lock:
             self.unread[row] = False
-            self._index_at[row] = -1 if index_at is None else index_at
             self.whole[row] = not found.error
             self._errors[row] = found.error
+            self._index_at[row] = -1 if index_at is None else index_at
             if facts is not None:
-                self.frames[row] = facts.frames
-                self.height[row], self.width[row] = facts.shown_size
-                self._coded[row] = facts.height, facts.width
-                self._pix_fmts[row] = facts.pix_fmt
-                self.native_bytes[row] = native_bytes(facts.pix_fmt, facts.width, facts.height)
-                self.keyframes[row] = max(1, facts.keyframes)
-                self._codecs[row] = facts.codec
-                for name, values in self._measures.items():
-                    values[row] = getattr(facts, name)
-                times = facts.times
-                spaced = (
-                    (-1, -1, -1, -1) if times is None else (times.first, times.step, times.numerator, times.denominator)
-                )
-                for name, value in zip(_TIMES, spaced, strict=True):
-                    self._times[name][row] = value
+                self._facts.put(row, learned_facts(facts))
+                self._sizes.put(row, learned_size(facts))
+                self._pix_fmts[row], self._codecs[row] = facts.pix_fmt, facts.codec
                 self._set_pace(row)
 
     def as_now(self, row: int) -> Callable[[], None]:
         """Takes back what is learned of a file from now on."""
-        columns: list[Any] = [self.unread, self._index_at, self.whole, self.frames, self.height, self.width]
-        columns += [self._coded, self._pix_fmts, self.native_bytes, self.keyframes, self._codecs, self.pace, self.last]
-        columns += [*self._measures.values(), *self._times.values()]
+        columns: list[Any] = [self.unread, self._index_at, self.whole, self._pix_fmts, self._codecs]
         before, error = [copy(column[row]) for column in columns], self.error(row)
+        shared = [(rows, rows.code(row)) for rows in (self._facts, self._sizes, self._ticks)]
 
         def back() -> None:
             with self._lock:
                 self._errors[row] = error
                 for column, value in zip(columns, before, strict=True):
                     column[row] = value
+                for rows, code in shared:
+                    rows.set_code(row, code)
 
         return back
 
@@ -437,14 +418,3 @@ class Files:
 def _even_times(first: int, step: int, numerator: int, denominator: int) -> FrameTimes | None:
     """When frames are shown, where that is known of a video without its packets."""
     return FrameTimes(first, step, numerator, denominator) if step >= 0 and denominator > 0 else None
-
-
-_MEASURES = ("fps", "duration_s")
-"""What nothing is planned from, beside the codec; not a number where it is not known."""
-_TIMES = ("time_first", "time_step", "time_numerator", "time_denominator")
-
-
-def _numbers(rows: pa.Table, name: str, missing: int = 0) -> NDArray[np.int64]:
-    """A column of whole numbers, which may be written to."""
-    column = rows[name].cast(pa.int64()).fill_null(missing)
-    return np.array(column.to_numpy(), np.int64)

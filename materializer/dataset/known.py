@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from viewcache.catalog.records import WENT_WHILE_OPEN, VideoStatus
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.listed import Found, Listed
+from viewcache.materializer.dataset.numbers import numbers
 from viewcache.materializer.dataset.recording import video_key
 from viewcache.materializer.dataset.texts import RepeatedTexts, Texts
 from viewcache.materializer.media.index import TOO_LARGE
@@ -89,7 +90,7 @@ class Known:
             sure[row] = _still_bad(self.rows["error"][row].as_py() or "", spec)
         enough = np.ones(len(self), bool)
         if spec.probe != ProbeMode.LAZY:
-            enough = _numbers(self.rows["index_at"], -1) >= 0
+            enough = numbers(self.rows["index_at"], -1) >= 0
             if spec.probe == ProbeMode.TIMES:
                 enough = enough | _is_known(self.rows["time_step"])
         held[held] = sure[known] & (enough[known] | ~self.has_frames[known])
@@ -97,7 +98,7 @@ class Known:
 
     def _same(self, listed: Listed, mine: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of some files have the size and time, or the etag, that is known of them; see `Stamp.same`."""
-        sizes, times = (_numbers(self.rows[name])[at] for name in ("size_bytes", "mtime_ns"))
+        sizes, times = (numbers(self.rows[name])[at] for name in ("size_bytes", "mtime_ns"))
         same = (listed.sizes[mine] == sizes) & (listed.mtimes_ns[mine] == times)
         etag, before = (each.array for each in (listed.etags.taken(mine), RepeatedTexts(self.rows["etag"]).taken(at)))
         both = _is_true(pc.and_(pc.not_equal(etag, ""), pc.not_equal(before, "")))
@@ -214,7 +215,3 @@ def _is_true(mask: pa.BooleanArray | pa.ChunkedArray) -> NDArray[np.bool_]:
 
 def _is_known(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     return np.asarray(column.is_valid().to_numpy())
-
-
-def _numbers(column: pa.ChunkedArray, missing: int = 0) -> NDArray[np.int64]:
-    return np.asarray(column.fill_null(missing).to_numpy(), np.int64)

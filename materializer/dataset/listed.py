@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from viewcache.materializer.dataset.texts import RepeatedTexts, Texts
+from viewcache.materializer.freed_memory import give_back_after
 from viewcache.materializer.media.source import Stamp
 
 __all__ = ["Found", "Listed", "in_order"]
@@ -92,8 +93,9 @@ class Listed(Sequence[Found]):
         if not texts:
             return cls.all_of(odd)
         whole = Texts(pa.chunked_array(texts))
-        empty = RepeatedTexts.coded(["", None], np.zeros(len(whole), np.int32))
-        del texts  # before as much again is taken for the URIs
+        empty = RepeatedTexts.coded(["", None], np.zeros(len(whole), np.int8))
+        del texts
+        give_back_after(len(whole))  # before as much again is taken for the URIs
         before, nothing = (pa.scalar(text, pa.large_string()) for text in (prefix, ""))
         found = cls(
             Texts(pc.binary_join_element_wise(before, whole.array, nothing)),

@@ -41,7 +41,7 @@ from viewcache.materializer.dataset.replaced import ReplacedFiles
 from viewcache.materializer.dataset.scan import Keep, scan
 from viewcache.materializer.dataset.texts import Texts
 from viewcache.materializer.dataset.versions import path_of
-from viewcache.materializer.freed_memory import give_back_memory
+from viewcache.materializer.freed_memory import give_back_after, give_back_memory
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.spec import DatasetSpec
@@ -383,15 +383,20 @@ class _Listing:
         if held:
             listed = listed.joined(Listed.of(held.values()))
             at = np.concatenate([at, known.rows_of(Texts.of(held))])
-        rows = known.rows if np.array_equal(at, np.arange(len(known))) else known.rows.take(pa.array(at))
-        order = in_order(Texts(rows["name"]))
+        rows, names = known.rows.drop_columns(["uri", "name"]), known.names()
+        count = len(known)
+        del known, self.known  # what a million files are called is there once
+        if not np.array_equal(at, np.arange(count)):
+            rows, names = rows.take(pa.array(at)), names.taken(at)
+        order = in_order(names)
         if order is not None:
-            listed, rows = listed.taken(order), rows.take(pa.array(order))
+            listed, rows, names = listed.taken(order), rows.take(pa.array(order)), names.taken(order)
+        give_back_after(count)
         return Files(
             self.catalog,
             self.spec.uri,
             self.dataset_id,
-            rows,
+            rows.append_column("name", names.array),
             listed,
             {video_id: uri for video_id, uri in gone.items() if uri not in held},
             self.replaced.warnings,

@@ -7,7 +7,7 @@ The price is a microsecond where one value is read. What is read of all files is
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from sys import intern
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from viewcache.materializer.column import Column
+from viewcache.materializer.dataset.numbers import index_type
 from viewcache.materializer.keys import KEY_BYTES, as_texts
 
 __all__ = ["IdPlaces", "Keys", "Places", "RepeatedTexts", "Texts", "places_of_names"]
@@ -92,13 +93,13 @@ class RepeatedTexts(Column[str | None]):
         whole = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
         self.values: list[str | None] = [*whole.dictionary.to_pylist(), None]
         """The different ones."""
-        codes = whole.indices.fill_null(len(self.values) - 1)
-        self.codes: NDArray[np.int32] = np.array(codes.to_numpy(zero_copy_only=False), np.int32)
+        codes = whole.indices.cast(pa.int32()).fill_null(len(self.values) - 1)
+        self.codes: NDArray[Any] = codes.to_numpy(zero_copy_only=False).astype(index_type(len(self.values)))
         """(n,) where the text of each stands in ``values``."""
         self._code_of = {text: code for code, text in enumerate(self.values)}
 
     @classmethod
-    def coded(cls, values: Sequence[str | None], codes: NDArray[np.int32]) -> "RepeatedTexts":
+    def coded(cls, values: Sequence[str | None], codes: NDArray[Any]) -> "RepeatedTexts":
         """Hold texts that are given by where each stands in ``values``, which are different ones."""
         texts = cls.__new__(cls)
         texts.values, texts.codes = list(values), codes
@@ -127,6 +128,7 @@ class RepeatedTexts(Column[str | None]):
         if code is None:
             code = self._code_of[text] = len(self.values)
             self.values.append(text)
+            self.codes = self.codes.astype(index_type(len(self.values)), copy=False)
         self.codes[row] = code
 
     def taken(self, rows: NDArray[np.int64]) -> "RepeatedTexts":
@@ -136,8 +138,8 @@ class RepeatedTexts(Column[str | None]):
     def with_others(self, rows: NDArray[np.int64], others: "RepeatedTexts") -> "RepeatedTexts":
         """The same, with others in some rows."""
         values = list(dict.fromkeys([*self.values, *others.values]))
-        code_of, codes = {text: code for code, text in enumerate(values)}, self.codes.copy()
-        codes[rows] = np.array([code_of[text] for text in others.values], np.int32)[others.codes]
+        code_of, codes = {text: code for code, text in enumerate(values)}, self.codes.astype(index_type(len(values)))
+        codes[rows] = np.array([code_of[text] for text in others.values], codes.dtype)[others.codes]
         return RepeatedTexts.coded(values, codes)
 
     def unlike(self, others: "RepeatedTexts", rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -169,11 +171,12 @@ class Keys(Column[str]):
     @classmethod
     def of(cls, keys: "Iterable[str] | pa.Array | pa.ChunkedArray") -> "Keys":
         """Hold keys that are given as text."""
-        texts = Texts(keys) if isinstance(keys, pa.Array | pa.ChunkedArray) else Texts.of(keys)
-        offsets, data = texts.array.buffers()[1:]
-        first, last = np.frombuffer(offsets, np.int64)[[texts.array.offset, texts.array.offset + len(texts)]]
-        digits = b"" if data is None else bytes(memoryview(data)[first:last])
-        return cls(np.frombuffer(bytes.fromhex(digits.decode("ascii")), np.uint8).reshape(-1, KEY_BYTES).copy())
+        texts = keys if isinstance(keys, pa.Array | pa.ChunkedArray) else Texts.of(keys).array
+        packed = np.empty((len(texts), KEY_BYTES), np.uint8)
+        for first in range(0, len(texts), AT_A_TIME):
+            part = bytes.fromhex("".join(texts[first : first + AT_A_TIME].to_pylist()))
+            packed[first : first + AT_A_TIME] = np.frombuffer(part, np.uint8).reshape(-1, KEY_BYTES)
+        return cls(packed)
 
     def __len__(self) -> int:
         """How many."""

@@ -9,7 +9,8 @@ from tests.catalog.samples import copy, draws, plan, registered, select, task, v
 from viewcache import errors
 from viewcache.catalog import Catalog, schemas, tasks
 from viewcache.catalog.door import ID_BLOCK
-from viewcache.catalog.engine import PACKED_AT_ONCE, Session
+from viewcache.catalog.engine import Session
+from viewcache.catalog.packed_rows import PACKED_AT_ONCE
 from viewcache.catalog.records import (
     EventRow,
     GenerationRow,

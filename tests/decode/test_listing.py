@@ -58,7 +58,7 @@ def test_each_file_is_looked_into_once(catalog: Catalog, spec: DatasetSpec, monk
         files = list_files(each, catalog)
         assert looked == ([] if expected is None else [(f"{name}.mp4", expected) for name in NAMES])
         assert tuple(files.names) == NAMES
-        assert files.frames.tolist() == [60] * 3
+        assert files.frames[:].tolist() == [60] * 3
 
 
 def test_what_could_not_be_reached_is_looked_into_again(
