@@ -110,7 +110,7 @@ def run_queries(
         queries: the statements.
         limits: the seconds and the memory are of all, the rows and the bytes of each.
         wait_s: as for ``run_query``.
-        parameters: values for ``$name`` in the statements; each statement has all of them or none.
+        parameters: values for ``$name`` in the statements; a statement need not have all of them.
 
     Raises:
         QueryRefused: as for ``run_query``; the first that is refused ends all.
@@ -209,7 +209,10 @@ def _on_duckdb(
         connection.execute("begin transaction read only")
         for sql in queries:
             _check_one_select(sql, [statement.type.name for statement in connection.extract_statements(sql)])
-            reader = connection.execute(sql, dict(parameters)).to_arrow_reader(2048)
+            named = {
+                name: parameters[name] for name in _MARK.findall(sql) if name in parameters
+            }  # DuckDB takes no more
+            reader = connection.execute(sql, named).to_arrow_reader(2048)
             yield _first_rows(reader.schema, reader, limits)
     except (duckdb.Error, MemoryError) as error:
         if is_damage(str(error)):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from viewcache.api.cli.terminal import Terminal
+from viewcache.api.cli.terminal import UNCOUNTED, Terminal
 from viewcache.api.text import counted, printable
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.service.watching import stats_of
 
     located = locate(arguments.where, tasks=False)
-    found, service = status(located.catalog), stats_of(Path(located.root))
+    service = stats_of(Path(located.root))
+    found = status(located.catalog, None if service is None else service.in_memory)
     differs = [] if service is None else _unlike(arguments.where, located, service.settings)
     if terminal.json:
         told = None if service is None else to_builtins(service)
@@ -83,6 +84,8 @@ def _status(arguments: argparse.Namespace, terminal: Terminal) -> int:
     for line in cost_lines(found):
         terminal.show(line)
     terminal.say(f"seen: {found.seen}")
+    if not found.counts_memory:
+        terminal.say(UNCOUNTED)
     for each in differs:
         terminal.say(f"warning: {each.told(located.root)}")
     return 0

@@ -13,13 +13,16 @@ from decimal import Decimal
 
 from viewcache.api.text import Bar, duration, printable
 
-__all__ = ["NARROW", "Lines", "Terminal", "as_json"]
+__all__ = ["NARROW", "UNCOUNTED", "Lines", "Terminal", "as_json"]
 
 LINE_EVERY_S = 5.0
 """How often progress is told where there is no terminal to draw on."""
 
 WIDE, NARROW = 200, 100
 """Characters of a table's line where stdout is no terminal: for tables of values, and for tables with sentences."""
+
+UNCOUNTED = "clips that are ready in the memory of the owner are not counted: no service tells of them"
+"""Beside numbers of what is ready, where the catalog alone was asked (docs/page.md)."""
 
 LONGEST_CELL = 10_000
 """Characters of one value that a table shows: to wrap a million of them takes a second, and ten million ten."""

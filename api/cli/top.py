@@ -19,6 +19,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from viewcache.api.cli.terminal import UNCOUNTED
 from viewcache.api.page.overview import DueBatch, Overview, TaskState, Verdict
 from viewcache.api.page.watcher import Look, Watcher
 from viewcache.api.service.answers import SeatOf
@@ -205,6 +206,8 @@ def _due(overview: Overview) -> Iterator[RenderableType]:
         how = "" if rate is None or overview.source == "file" else f", {rate:.2g} clips a second "
         how += ("were made" if overview.pace.measured else "can be made") if how else ""
         yield _table(f"Due next{how}", ("batch", "due", "#ready", "late?"), rows)
+        if not overview.counts_memory:
+            yield Text(UNCOUNTED, style="dim")
 
 
 def _when(batch: DueBatch) -> str:

@@ -28,7 +28,8 @@ from viewcache.api.page.overview import (
     Verdict,
     Wait,
 )
-from viewcache.api.queries.ask import Answer, ask_all, question
+from viewcache.api.queries.ask import Answer, ask_all, in_memory, question
+from viewcache.api.queries.status import counts_memory
 from viewcache.api.service.watching import stats_of
 from viewcache.errors import QueryRefused
 from viewcache.materializer.media.source import shown
@@ -67,7 +68,9 @@ def gather(located: Located, before: Sequence[Sample] = ()) -> Overview:
         Timeout: another process owns it and did not publish a snapshot.
         QueryRefused: no question could be answered.
     """
-    answers, missing = _ask(located.catalog)
+    service = stats_of(Path(located.root))
+    lying = None if service is None else service.in_memory
+    answers, missing = _ask(located.catalog, in_memory(lying))
     one = next(iter(answers.values()))
     rows: defaultdict[str, list[Row]] = defaultdict(list)
     for part, answer in answers.items():
@@ -79,18 +82,21 @@ def gather(located: Located, before: Sequence[Sample] = ()) -> Overview:
     pace = pace_of([*before, sample], work, _workers(located))
     places = _places(rows["readers"])
     due = (_due(row, places.get(row["task"], ()), one.as_of_s) for row in rows["due"])
+    passed = next((Passed(row["made"], row["read"], row["bytes"]) for row in rows["passed"]), Passed(0, 0, 0))
+    counted = counts_memory(lying, one.source, passes=bool(passed.made) or "passed" in missing)
     return Overview(
         store=located.root,
         as_of_s=one.as_of_s,
         source=one.source,
         owner=one.owner,
-        service=stats_of(Path(located.root)),
+        service=service,
         tasks=_tasks(rows, places),
         tiers=tiers,
-        passed=next((Passed(row["made"], row["read"], row["bytes"]) for row in rows["passed"]), Passed(0, 0, 0)),
+        passed=passed,
+        counts_memory=counted,
         objects=tuple(ObjectCount(**(row | {"bytes": row["bytes"] or 0})) for row in rows["objects"]),
         pace=pace,
-        due=judged(due, pace, owned=one.source != "file"),
+        due=judged(due, pace, owned=one.source != "file", counts_memory=counted),
         evictions=tuple(Evicted(**_texts(row, "policy", "detail")) for row in rows["evictions"]),
         videos=tuple(_video(row) for row in rows["videos"]),
         failures=tuple(Failure(**_texts(row, "name", "message")) for row in rows["failures"]),
@@ -100,10 +106,10 @@ def gather(located: Located, before: Sequence[Sample] = ()) -> Overview:
     )
 
 
-def _ask(where: str) -> tuple[dict[str, Answer], dict[str, str]]:
+def _ask(where: str, parameters: Mapping[str, str]) -> tuple[dict[str, Answer], dict[str, str]]:
     """All questions over one state of the catalog; where one of them goes over a limit, each by itself."""
     try:
-        answers = ask_all(where, [question(name) for name in QUESTIONS.values()])
+        answers = ask_all(where, [question(name) for name in QUESTIONS.values()], parameters=parameters)
         return dict(zip(QUESTIONS, answers, strict=True)), {}
     except QueryRefused as error:
         refused = error
@@ -111,7 +117,7 @@ def _ask(where: str) -> tuple[dict[str, Answer], dict[str, str]]:
     missing: dict[str, str] = {}
     for part, name in QUESTIONS.items():
         try:
-            (found[part],) = ask_all(where, [question(name)])
+            (found[part],) = ask_all(where, [question(name)], parameters=parameters)
         except QueryRefused as error:
             missing[part] = str(error)
     if not found:

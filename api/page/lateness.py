@@ -45,15 +45,16 @@ def due_in_s(ahead: int, places: Iterable[Place], now_s: float) -> float | None:
     return None if silent_s > max(IDLE_S, IDLE_BATCHES * pace_s) else ahead * pace_s
 
 
-def judged(batches: Iterable[DueBatch], pace: Pace, *, owned: bool) -> tuple[DueBatch, ...]:
+def judged(batches: Iterable[DueBatch], pace: Pace, *, owned: bool, counts_memory: bool = True) -> tuple[DueBatch, ...]:
     """The batches with ``ready_s`` and ``verdict``, in the order in which they are due.
 
     Args:
         batches: with ``due_s``.
         pace: of making.
         owned: whether some process has the cache open; else nothing is being made.
+        counts_memory: whether what is ready in the owner's memory is counted; else what is missing may lie there.
     """
-    rate, missing, found = pace.clips_per_s if owned else None, 0, []
+    rate, missing, found = pace.clips_per_s if owned and counts_memory else None, 0, []
     order = sorted(batches, key=lambda each: (each.due_s is None, each.due_s or 0.0, each.ahead, each.task))
     for batch in order:
         lacks = batch.clips - batch.ready

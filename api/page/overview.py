@@ -33,7 +33,7 @@ class Verdict(StrEnum):
     """Whether a batch will be there when it is due."""
 
     READY = "ready"
-    """All its clips are stored."""
+    """All its clips are there: stored, or in the owner's memory for their reader."""
     IN_TIME = "in time"
     LATE = "late"
     UNKNOWN = "unknown"
@@ -79,7 +79,7 @@ class TaskState:
     clips_to_come: int
     """Of what is planned and not read yet."""
     ready_to_come: int
-    """Of those, how many have a copy."""
+    """Of those, how many are stored, or lie in the owner's memory where `counts_memory` says that this is known."""
     hits: int
     """Clips that were there when they were asked for."""
     misses: int
@@ -147,7 +147,7 @@ class DueBatch:
     """Batches that are needed before it."""
     clips: int
     ready: int
-    """Of those, how many have a copy."""
+    """Of those, how many are stored or lie in memory, as of `TaskState`."""
     drawn: bool
     """Whether its videos are certain; else the epoch's order is not drawn up to here yet."""
     due_s: float | None
@@ -246,6 +246,8 @@ class Overview:
     tasks: tuple[TaskState, ...]
     tiers: tuple[TierState, ...]
     passed: Passed
+    counts_memory: bool
+    """Whether what is ready in the owner's memory is counted: its service was asked, or nothing can lie there."""
     objects: tuple[ObjectCount, ...]
     pace: Pace
     due: tuple[DueBatch, ...]

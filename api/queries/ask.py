@@ -6,7 +6,7 @@ too. What comes back says what it shows: the catalog itself, or how old a snapsh
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +23,7 @@ from viewcache.errors import CatalogBusy, NotFound
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Answer", "ask", "ask_all", "copy_catalog", "owner_of", "question", "questions"]
+__all__ = ["Answer", "ask", "ask_all", "copy_catalog", "in_memory", "owner_of", "question", "questions"]
 
 _QUESTIONS = Path(__file__).resolve().parent / "questions"
 
@@ -82,7 +82,7 @@ def ask_all(
         queries: the statements.
         limits: the time and the memory are of all together, the rows of each.
         wait_s: as for `ask`.
-        parameters: values for ``$name`` in the statements; each statement has all of them or none.
+        parameters: values for ``$name`` in the statements; a statement need not have all of them.
 
     Raises:
         QueryRefused: one of them is not one SELECT, is wrong, or went over a limit.
@@ -162,6 +162,15 @@ def copy_catalog(folder: str, into: str | Path) -> bool:
 def _copy_if_there(path: Path, to: Path) -> None:
     with suppress(FileNotFoundError):
         shutil.copyfile(path, to)
+
+
+def in_memory(objects: Iterable[int] | None) -> dict[str, str]:
+    """The parameter of questions that count as ready what lies in the owner's memory, and has no copy in the catalog.
+
+    Args:
+        objects: as the owner's service tells them (`StatsOf.in_memory`); None = nobody does.
+    """
+    return {"in_memory": ",".join(map(str, objects or ())) or "-1"}
 
 
 @cache

@@ -1,13 +1,14 @@
 """What `viewcache status` shows: each part is the answer to a question that people can ask in SQL themselves."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from viewcache.api.queries.ask import ask_all, question
+from viewcache.api.queries.ask import ask_all, in_memory, question
 from viewcache.errors import QueryRefused
 from viewcache.materializer.clock import OTHER
 from viewcache.materializer.telemetry.usage import ESTIMATE, MACHINE, READER
 
-__all__ = ["PARTS", "Cost", "Status", "as_number", "status"]
+__all__ = ["PARTS", "Cost", "Status", "as_number", "counts_memory", "status"]
 
 PARTS = (
     "tasks",
@@ -67,12 +68,14 @@ class Status:
     """By name of `PARTS`: rows by column."""
     seen: str
     """Which state of the catalog this is."""
+    counts_memory: bool
+    """Whether what is ready in the owner's memory is counted; see `counts_memory`."""
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values, with the stalls added up."""
         cost = self.cost()
         told = {"stalls": self.stalls(), "cost": None if cost is None else cost.as_dict()}
-        return {"seen": self.seen, **self.parts, **told}
+        return {"seen": self.seen, "counts_memory": self.counts_memory, **self.parts, **told}
 
     def cost(self) -> Cost | None:
         """What all work has taken; None if none was counted yet."""
@@ -109,11 +112,12 @@ class Status:
         ]
 
 
-def status(where: str) -> Status:
+def status(where: str, lying: Sequence[int] | None = None) -> Status:
     """Look at a cache from any process.
 
     Args:
         where: the catalog's folder or ``postgresql://`` URL.
+        lying: objects that are ready in the owner's memory, as its service told them just before; None = nobody did.
 
     Raises:
         NotFound: there is no catalog.
@@ -121,12 +125,25 @@ def status(where: str) -> Status:
     """
     parts: tuple[str, ...] = PARTS
     try:
-        answers = ask_all(where, [question(f"status_{part}") for part in parts])
+        answers = ask_all(where, [question(f"status_{part}") for part in parts], parameters=in_memory(lying))
     except QueryRefused:  # a catalog of an earlier release has not these relations until it is opened by this one
         parts = tuple(part for part in PARTS if part not in _NEWER)
-        answers = ask_all(where, [question(f"status_{part}") for part in parts])
+        answers = ask_all(where, [question(f"status_{part}") for part in parts], parameters=in_memory(lying))
     found = {part: answer.dicts() for part, answer in zip(parts, answers, strict=True)}
-    return Status({part: found.get(part, []) for part in PARTS}, answers[0].seen)
+    made = sum(as_number(row["made"]) for row in found["passing"])
+    counted = counts_memory(lying, answers[0].source, passes=made > 0)
+    return Status({part: found.get(part, []) for part in PARTS}, answers[0].seen, counted)
+
+
+def counts_memory(lying: Sequence[int] | None, source: str, *, passes: bool) -> bool:
+    """Whether all that is ready is known: also what lies in the owner's memory, which the catalog does not know.
+
+    Args:
+        lying: what the owner's service told of that; None = it could not be asked, or the owner is no service.
+        source: of the answers: of a ``file`` nobody is the owner, so nothing lies in memory.
+        passes: whether anything was ever put into memory.
+    """
+    return lying is not None or source == "file" or not passes
 
 
 def as_number(value: object) -> float:

@@ -313,6 +313,9 @@ class StatsOf(Answer, tag="stats_of"):
     clients: tuple[ClientOf, ...]
     settings: dict[str, str] = {}
     """Of the cache, by key: those of the configuration that started the service."""
+    in_memory: tuple[int, ...] | None = None
+    """Numbers of the objects that are ready in memory for their one reader, or were so in the last five seconds: the
+    catalog has no copies of these. None from a service of an earlier version, which does not tell."""
 
 
 class TaskCountsOf(Struct, frozen=True):

@@ -373,7 +373,9 @@ class Verbs:
     def stats(self) -> answers.StatsOf:
         """Who uses the service, and what it took."""
         clients = tuple(session.shown() for session in self.sessions.all())
-        return answers.StatsOf(os.getpid(), viewcache.__version__, self._since, cpu_seconds(), clients, self._settings)
+        lying = tuple(self.cache.owner.ledger.in_memory())
+        taken = self._since, cpu_seconds()
+        return answers.StatsOf(os.getpid(), viewcache.__version__, *taken, clients, self._settings, lying)
 
     def _counters(self, _session: Session, _ask: asks.Counters, _cancelled: Cancelled) -> answers.CountersOf:
         return counters_of(self.cache.snapshot())

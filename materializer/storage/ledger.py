@@ -31,6 +31,10 @@ _log = logging.getLogger("viewcache.ledger")
 READS_AT_ONCE = 4096
 """So many copies that were read are noted in the catalog together: alone, each would cost a scan of its rows."""
 
+PASSED_S = 5.0
+"""So long an object that was read from memory counts among what lies there: what the catalog says of where readers are
+is up to three seconds older than that (a second until it is written, two for which a snapshot is used again)."""
+
 _ALL = 1 << 62
 """More bytes than any tier has."""
 
@@ -50,6 +54,8 @@ class Ledger:
         self._lock = threading.Lock()
         self._copies = {tier: Shelf(tier) for tier in (PASSING, *tiers)}  # the catalog has no rows of the first
         self._keys: dict[int, str] = {}
+        self._passed: dict[int, float] = {}
+        """Object → when it was read from memory and forgotten, monotonic seconds; the last ones, in this order."""
         self._left: dict[str, set[str]] = {}
         """Tier that is being looked through → keys of what has left it since that began."""
         self._holds: Counter[tuple[str, str]] = Counter()
@@ -275,7 +281,25 @@ class Ledger:
 
     def passed(self, copies: list[Copy]) -> list[Copy]:
         """Forget copies that have passed, if nobody holds them, and return them; the caller gives their places back."""
-        return self._forget(copies, None, unless_held=True)
+        gone, now = self._forget(copies, None, unless_held=True), time.monotonic()
+        with self._lock:
+            for copy in gone:
+                self._passed.pop(copy.object_id, None)
+                self._passed[copy.object_id] = now
+            self._forget_passed(now)
+        return gone
+
+    def _forget_passed(self, now: float) -> None:
+        while self._passed and now - self._passed[first := next(iter(self._passed))] > PASSED_S:
+            del self._passed[first]
+
+    def in_memory(self) -> list[int]:
+        """Objects that lie in memory for their one reader, or did so less than `PASSED_S` ago; no catalog has them."""
+        with self._lock:
+            self._forget_passed(time.monotonic())
+            shelf = self._copies[PASSING]
+            lying = [copy.object_id for key in list(shelf.keys()) if (copy := shelf.get(key)) is not None]
+            return list(dict.fromkeys([*lying, *self._passed]))
 
     def drop(self, copy: Copy, reason: str) -> bool:
         """Forget a copy before its bytes are deleted; False if another thread was first."""

@@ -65,6 +65,9 @@ def test_every_question_of_the_page_is_answered(catalog: Catalog) -> None:
 QUESTION_PARAMETERS: dict[str, dict[str, str | int | float]] = {
     "page_batch": {"task": "train", "epoch": 0, "iteration": 0},
     "page_video": {"video_id": 1},
+    "page_due": {"in_memory": "-1"},
+    "page_tasks": {"in_memory": "8,9"},
+    "status_tasks": {"in_memory": "8,9"},
 }
 """Values for the shipped questions that take some."""
 

@@ -93,7 +93,7 @@ def told(usage: list[tuple[str, str, float | None, float, str]], on_demand_s: fl
     names = ("class", "stage", "cpu_s", "joules", "source")
     parts["usage"] = [{**dict(zip(names, row, strict=True)), "since_s": SINCE} for row in usage]
     parts["on_demand"] = [] if on_demand_s is None else [{"task": "t", "clips": 9, "seconds": on_demand_s}]
-    return Status(parts, "")
+    return Status(parts, "", counts_memory=True)
 
 
 WORK: list[tuple[str, str, float | None, float, str]] = [

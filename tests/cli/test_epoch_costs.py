@@ -87,5 +87,5 @@ def test_what_is_not_known_is_left_out() -> None:
     parts: dict[str, list[dict[str, object]]] = {
         name: [] for name in ("tasks", "objects", "tiers", "residents", "passing", "waiting", "changes", "errors")
     }
-    _, _, rows = status_tables(Status({**parts, "epochs": [row]}, ""))[1]
+    _, _, rows = status_tables(Status({**parts, "epochs": [row]}, "", counts_memory=True))[1]
     assert rows == [("t", 1, "2 s", "", "", "")]

@@ -3,7 +3,7 @@
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -125,9 +125,9 @@ def test_questions_are_asked_at_once(used: Used, monkeypatch: pytest.MonkeyPatch
     """All questions share one process, which is what a look costs."""
     asked: list[int] = []
 
-    def counted(where: str, queries: list[str]) -> list[Answer]:
+    def counted(where: str, queries: list[str], parameters: Mapping[str, str]) -> list[Answer]:
         asked.append(len(queries))
-        return ask_all(where, queries)
+        return ask_all(where, queries, parameters=parameters)
 
     monkeypatch.setattr(gathering, "ask_all", counted)
     look(used.store)

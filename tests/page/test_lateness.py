@@ -55,5 +55,7 @@ def test_nothing_is_promised_that_is_not_known() -> None:
     batches = [batch(0, 4, 0.0), batch(1, 0, 2.0)]
     for pace, owned in ((Pace(2.0, measured=True), False), (Pace(None, measured=False), True)):
         assert [each.verdict for each in judged(batches, pace, owned=owned)] == [Verdict.READY, Verdict.UNKNOWN]
+    unknown = judged(batches, Pace(2.0, measured=True), owned=True, counts_memory=False)
+    assert [each.verdict for each in unknown] == [Verdict.READY, Verdict.UNKNOWN], "what is missing may lie in memory"
     (found,) = judged([batch(1, 0, None)], Pace(2.0, measured=True), owned=True)
     assert (found.ready_s, found.verdict) == (2.0, Verdict.UNKNOWN)

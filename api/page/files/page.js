@@ -144,6 +144,8 @@ function drawDue({ overview }) {
     : pace.clips_per_s === null ? "How fast clips are made is not known yet."
     : pace.measured ? `${Number(pace.clips_per_s.toPrecision(2))} clips a second were made in the last half minute.`
     : `Nothing was made in the last half minute; by what clips have cost, ${Number(pace.clips_per_s.toPrecision(2))} a second can be.`;
+  if (!overview.counts_memory) document.getElementById("pace").textContent +=
+    " Clips that are ready in the memory of the owner are not counted: no service tells of them.";
   const rows = overview.due.map((batch) => {
     const path = `${batch.task}/${batch.epoch}/${batch.iteration}`;
     const button = el("button", { type: "button", class: "link", "data-key": path, title: "look into this batch",

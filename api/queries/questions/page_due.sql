@@ -1,9 +1,15 @@
--- Which batches are due next, and how many of their clips are ready?
+-- Which batches are due next, and how many of their clips are ready: stored, or in the owner's memory for their reader?
+-- Parameters:
+--   in_memory: numbers of the objects there, as the owner says them, with commas between; -1 for none
 select
-    d.task, d.epoch, d.iteration, d.iterations_ahead as ahead, count(*) as clips, count(k.object_id) as ready,
+    d.task, d.epoch, d.iteration, d.iterations_ahead as ahead, count(*) as clips, count(m.object_id) as ready,
     bool_and(d.drawn) as drawn
 from deadlines d
-left join (select distinct object_id from copies) k on k.object_id = d.object_id
+left join (
+    select object_id from copies
+    union
+    select cast(unnest(string_to_array($in_memory, ',')) as bigint) as object_id
+) m on m.object_id = d.object_id
 where d.iterations_ahead < 6 and d.sample >= 0
 group by d.task, d.epoch, d.iteration, d.iterations_ahead
 order by d.iterations_ahead, d.task

@@ -6,7 +6,7 @@
 --   seq: global iteration number; see uses
 --   path: URL of the batch
 --   clips: how many it holds; their audio is not counted
---   ready: of those, how many have a copy
+--   ready: of those, how many have a copy; those that pass through the owner's memory have none
 --   bytes: of those copies
 select
     u.task_id, t.name as task, u.epoch, u.iteration, u.seq,
