@@ -310,7 +310,7 @@ def _status_passing(found: Status) -> Table:
         for row in found.parts["passing"]
         if as_number(row["made"])
     ]
-    return "read once, through memory", ("clips made", "clips read", "bytes read", "seconds of both"), rows
+    return "read once, through memory", ("objects made", "objects read", "bytes read", "seconds of both"), rows
 
 
 def _status_waiting(found: Status) -> Table:
@@ -326,7 +326,9 @@ def _status_waiting(found: Status) -> Table:
     rows += [
         (
             row["task"],
-            {"hit": "clips that were there", "miss": "clips that were not"}.get(str(row["kind"]), row["kind"]),
+            {"hit": "clips that were there", "miss": "clips that were not", "rebuild": "objects that were damaged"}.get(
+                str(row["kind"]), row["kind"]
+            ),
             row["count"],
             "",
         )

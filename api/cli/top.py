@@ -202,8 +202,8 @@ def _due(overview: Overview) -> Iterator[RenderableType]:
         for batch in overview.due[: 2 * LINES_OF_LISTS]
     ]
     if rows:
-        rate = overview.pace.clips_per_s
-        how = "" if rate is None or overview.source == "file" else f", {rate:.2g} clips a second "
+        rate = overview.pace.objects_per_s
+        how = "" if rate is None or overview.source == "file" else f", {rate:.2g} objects a second "
         how += ("were made" if overview.pace.measured else "can be made") if how else ""
         yield _table(f"Due next{how}", ("batch", "due", "#ready", "late?"), rows)
         if not overview.counts_memory:
@@ -237,7 +237,7 @@ def _tiers(overview: Overview) -> Iterator[RenderableType]:
     if rows:
         yield _table("Tiers", ("tier", "", "#used of the budget", "#full", "#objects"), rows)
     if overview.passed.made:
-        yield Text(f"read once, through memory: {overview.passed.read} clips, {size(overview.passed.bytes)}")
+        yield Text(f"read once, through memory: {overview.passed.read} objects, {size(overview.passed.bytes)}")
 
 
 def _objects(overview: Overview) -> Iterator[RenderableType]:

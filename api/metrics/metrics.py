@@ -86,9 +86,14 @@ def _one(name: str) -> Callable[[Snapshot], Values]:
 METRICS = (
     Metric("viewcache_batches_total", "Batches that were read.", _of_tasks("batches"), ("task",)),
     Metric("viewcache_wait_seconds_total", "Seconds of reads by cause.", _stalls, ("task", "cause"), "s"),
-    Metric("viewcache_hits_total", "Clips that were there when they were asked for.", _of_tasks("hits"), ("task",)),
+    Metric(
+        "viewcache_hits_total",
+        "Clips that were there, with their audio, when they were asked for.",
+        _of_tasks("hits"),
+        ("task",),
+    ),
     Metric("viewcache_misses_total", "Clips that were not.", _of_tasks("misses"), ("task",)),
-    Metric("viewcache_rebuilds_total", "Clips whose stored bytes were damaged.", _of_tasks("rebuilds"), ("task",)),
+    Metric("viewcache_rebuilds_total", "Objects whose stored bytes were damaged.", _of_tasks("rebuilds"), ("task",)),
     Metric("viewcache_readers_waiting", "Readers that wait for clips now.", _one("readers_waiting")),
     Metric("viewcache_store_used_bytes", "Bytes of the objects in a tier.", _tier("used"), ("tier",), "By"),
     Metric("viewcache_store_reserved_bytes", "Bytes promised to jobs.", _tier("reserved"), ("tier",), "By"),

@@ -1,7 +1,7 @@
-"""Which of the batches that are due next will be late: what is missing, at the pace at which clips are made now.
+"""Which of the batches that are due next will be late: what is missing, at the pace at which objects are made now.
 
-Clips are taken to be made in the order in which they are due, which is the dispatcher's, and one that two batches need
-counts twice: where that is wrong a batch comes sooner than is said here.
+Objects are taken to be made in the order in which they are due, which is the dispatcher's, and one that two batches
+need counts twice: where that is wrong a batch comes sooner than is said here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ IDLE_S, IDLE_BATCHES = 60.0, 20
 
 
 def pace_of(samples: Sequence[Sample], work: Mapping[str, tuple[int, float]], workers: int) -> Pace:
-    """How fast clips are made.
+    """How fast objects are made.
 
     Args:
         samples: the looks so far, the oldest first, the last one now.
@@ -54,18 +54,17 @@ def judged(batches: Iterable[DueBatch], pace: Pace, *, owned: bool, counts_memor
         owned: whether some process has the cache open; else nothing is being made.
         counts_memory: whether what is ready in the owner's memory is counted; else what is missing may lie there.
     """
-    rate, missing, found = pace.clips_per_s if owned and counts_memory else None, 0, []
+    rate, missing, found = pace.objects_per_s if owned and counts_memory else None, 0, []
     order = sorted(batches, key=lambda each: (each.due_s is None, each.due_s or 0.0, each.ahead, each.task))
     for batch in order:
-        lacks = batch.clips - batch.ready
-        missing += lacks
-        ready_s = 0.0 if not lacks else missing / rate if rate else None
-        found.append(replace(batch, ready_s=ready_s, verdict=_verdict(batch, lacks, ready_s)))
+        missing += batch.missing
+        ready_s = 0.0 if not batch.missing else missing / rate if rate else None
+        found.append(replace(batch, ready_s=ready_s, verdict=_verdict(batch, ready_s)))
     return tuple(found)
 
 
-def _verdict(batch: DueBatch, lacks: int, ready_s: float | None) -> Verdict:
-    if not lacks:
+def _verdict(batch: DueBatch, ready_s: float | None) -> Verdict:
+    if not batch.missing:
         return Verdict.READY
     if ready_s is None or batch.due_s is None:
         return Verdict.UNKNOWN

@@ -108,9 +108,9 @@ class Passed:
     """What went from workers to its one reader through memory, and was never stored; of all runs together."""
 
     made: int
-    """Clips that workers put there."""
+    """Objects that workers put there: clips, the audio of clips, and blocks of images."""
     read: int
-    """Clips that readers took from there."""
+    """Objects that readers took from there."""
     bytes: int
     """Of those."""
 
@@ -128,9 +128,9 @@ class ObjectCount:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast clips are made now."""
+    """How fast objects are made now: clips, their audio, blocks of images, and pictures that clips are made from."""
 
-    clips_per_s: float | None
+    objects_per_s: float | None
     """None if it cannot be told."""
     measured: bool
     """Seen in the last half minute; else estimated from what a clip has cost so far, on all workers."""
@@ -148,6 +148,8 @@ class DueBatch:
     clips: int
     ready: int
     """Of those, how many are stored or lie in memory, as of `TaskState`."""
+    missing: int
+    """Objects that are yet to be made for it: clips, the audio of clips, and blocks of images."""
     drawn: bool
     """Whether its videos are certain; else the epoch's order is not drawn up to here yet."""
     due_s: float | None

@@ -24,7 +24,7 @@ class Accounts:
 
     def loaded(self, reading: Reading, fetched: Fetched, loaded_s: float, damaged: int) -> None:
         """Note hits, misses and where the time went."""
-        hits = len(fetched.copies) - fetched.missed
+        hits = fetched.clips - fetched.missed
         # Whatever happened to a clip that had to be made again, its damage is why the reader waited.
         stalls = {"rebuild": fetched.waited_s} if reading.rebuilt and fetched.waited_s else dict(fetched.stalls)
         stalls["load"] = stalls.get("load", 0.0) + loaded_s

@@ -117,10 +117,10 @@ class Spent:
     loaded_s: float = 0.0
     """Copying clips out of the store."""
     hits: int = 0
-    """Clips that were in the store when they were asked for."""
+    """Clips that were there, with their audio, when they were asked for."""
     misses: int = 0
     """Clips that were not."""
     rebuilt: int = 0
-    """Clips whose stored bytes were damaged."""
+    """Objects whose stored bytes were damaged: a clip's audio is one of its own."""
     stalls: Counter[str] = field(default_factory=Counter)
     """Seconds of reads by cause, see `stalls.CAUSES`."""

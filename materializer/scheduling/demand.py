@@ -30,8 +30,10 @@ class Fetched:
 
     copies: list[Copy]
     """Held for the reader until it gives them back."""
+    clips: int
+    """Of how many clips they are: of one with audio there are two."""
     missed: int
-    """How many were not there when they were asked for."""
+    """How many clips were not there, or lacked their audio, when they were asked for."""
     waited_s: float
     stalls: Mapping[str, float] = field(default_factory=dict)
     """The same by cause, see `explain`."""
@@ -88,10 +90,10 @@ class Board(State[str]):
         with self.changed:
             self._check_open()
             waiting = Demand(work, rows)
-            missed = len(missing_rows(self, waiting))
+            missed = self._missing(waiting)
             copies = self._held(waiting)
             if copies is not None:  # also where nothing more can be made
-                return Fetched(copies, 0, 0.0)
+                return Fetched(copies, _clips(work, rows), 0, 0.0)
             self._check()
             if cancelled.is_set():  # while it was planned
                 raise Closed("the reader was cancelled")
@@ -102,7 +104,7 @@ class Board(State[str]):
                 while copies is None:
                     left = CANCEL_S if deadline is None else min(CANCEL_S, deadline - time.monotonic())
                     if left <= 0:
-                        raise Timeout(f"{len(missing_rows(self, waiting))} clips were not made within {timeout_s} s")
+                        raise Timeout(f"{self._missing(waiting)} clips were not made within {timeout_s} s")
                     self.changed.wait(left)
                     self._check()
                     if waiting.error is not None:
@@ -122,7 +124,12 @@ class Board(State[str]):
     def _fetched(self, waiting: Demand[str], copies: list[Copy], missed: int, begun: float) -> Fetched:
         now = time.monotonic()
         tight = [*waiting.tight, *([] if self.tight_since is None else [(self.tight_since, now)])]
-        return Fetched(copies, missed, now - begun, explain(begun, now, waiting.arrivals, tight))
+        clips, why = _clips(waiting.work, waiting.rows), explain(begun, now, waiting.arrivals, tight)
+        return Fetched(copies, clips, missed, now - begun, why)
+
+    def _missing(self, waiting: Demand[str]) -> int:
+        """Clips of which something that a reader waits for is not there."""
+        return _clips(waiting.work, missing_rows(self, waiting))
 
     def _held(self, waiting: Demand[str]) -> list[Copy] | None:
         if not all(map(self.objects.has, waiting.places())):  # as for each block of a batch but the last
@@ -251,3 +258,8 @@ class Board(State[str]):
 
 def _waits_for(demand: Demand[str], work: Work[str], rows: Sequence[int]) -> bool:
     return demand.work is work and set(rows) <= set(demand.rows)
+
+
+def _clips(work: Work[str], rows: Sequence[int]) -> int:
+    """Of how many clips rows are."""
+    return len(set(map(work.clip_of, rows)))

@@ -121,6 +121,10 @@ class Work(ABC, Generic[Key]):
         """The rows that are parts of one object with a row, and the row itself."""
         return [row]
 
+    def clip_of(self, row: int) -> int:
+        """The row of the clip that a row is of: a clip's audio is a row, and an object, of its own."""
+        return row
+
     @abstractmethod
     def bound(self, row: int) -> int:
         """Most bytes that a row's object takes on disk."""

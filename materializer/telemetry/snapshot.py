@@ -12,10 +12,10 @@ class TaskCounts:
 
     batches: int
     hits: int
-    """Clips that were there when they were asked for."""
+    """Clips that were there, with their audio, when they were asked for."""
     misses: int
     rebuilds: int
-    """Clips whose stored bytes were damaged."""
+    """Objects whose stored bytes were damaged."""
     stalls: Mapping[str, float]
     """Seconds of reads by cause."""
 

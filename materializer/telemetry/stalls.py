@@ -86,7 +86,7 @@ class Reading:
     hits: int = 0
     misses: int = 0
     rebuilt: int = 0
-    """Clips that were damaged."""
+    """Objects that were damaged."""
 
 
 def explain(begun: float, ended: float, arrivals: Iterable[Arrival], tight: Sequence[Times] = ()) -> dict[str, float]:

@@ -13,7 +13,9 @@ from tests.page.test_server import get
 from tests.sounds import Track, encode_with_audio
 from tests.tiny import config
 from viewcache.api.config.find import locate
+from viewcache.api.page.gather import gather
 from viewcache.api.pictures.waveform import HEIGHT, waveform
+from viewcache.api.queries.ask import ask
 from viewcache.api.sheet import contact_sheet
 
 PLACE = "task=train&epoch=0&iteration=0"
@@ -46,3 +48,26 @@ def test_a_stored_clip_is_shown_with_its_audio(tmp_path: Path, rate: int | None)
                 strip = waveform(batch.audio[clip], sheet.shape[1])
                 differs = np.abs(decoded[len(sheet) :, :, ::-1].astype(int) - strip.astype(int))
                 assert differs.mean() < 16, "no more than JPEG changes thin lines"
+
+
+def test_audio_counts_as_no_clip(tmp_path: Path) -> None:
+    """A clip is one clip with its audio, in hits and misses; what is missing are objects, of which it has two."""
+    (tmp_path / "videos").mkdir()
+    for number in range(4):
+        encode_with_audio(tmp_path / "videos" / f"v{number}.mp4", [Track("aac", pitch=300.0 * (1 + number))])
+    sampling = {"fps": 10, "frame_stride": None, "frames_per_video": 6}
+    given = config(tmp_path / "store", tmp_path / "videos", sampling=sampling, audio={"rate": 16_000})
+    with viewcache.open(given, service="off") as cache:
+        clips = 2 * len(cache.read("train", 0, 0).videos)  # of the batch, which is read twice
+        cache.read("train", 0, 0)
+        counts = cache.snapshot().tasks["train"]
+        assert (counts.hits + counts.misses, counts.hits >= clips // 2) == (clips, True)
+    found = gather(locate(str(tmp_path / "store")))
+    (task,) = found.tasks
+    assert (task.hits, task.misses) == (counts.hits, counts.misses)
+    assert found.due
+    absent = "select count(distinct object_id) from deadlines where object_id not in (select object_id from copies)"
+    for batch in found.due:
+        place = f"epoch = {batch.epoch} and iteration = {batch.iteration}"
+        assert [(batch.missing,)] == ask(str(tmp_path / "store"), f"{absent} and {place}").rows
+        assert batch.clips == clips // 2

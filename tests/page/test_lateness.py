@@ -9,7 +9,9 @@ WORK = {"decode": (900, 3.0), "convert": (90, 0.5), "augment": (9, 0.25), "store
 
 def batch(ahead: int, ready: int, due_s: float | None, task: str = "t") -> DueBatch:
     """One of four clips."""
-    return DueBatch(task, 0, ahead, ahead, 4, ready, drawn=True, due_s=due_s, ready_s=None, verdict=Verdict.UNKNOWN)
+    return DueBatch(
+        task, 0, ahead, ahead, 4, ready, 4 - ready, drawn=True, due_s=due_s, ready_s=None, verdict=Verdict.UNKNOWN
+    )
 
 
 def place(pace_s: float | None, seen_s: float) -> Place:

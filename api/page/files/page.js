@@ -141,9 +141,9 @@ function drawDue({ overview }) {
   const { pace } = overview;
   document.getElementById("pace").textContent = overview.source === "file"
     ? "No process has the cache open: what is missing is made when it is read."
-    : pace.clips_per_s === null ? "How fast clips are made is not known yet."
-    : pace.measured ? `${Number(pace.clips_per_s.toPrecision(2))} clips a second were made in the last half minute.`
-    : `Nothing was made in the last half minute; by what clips have cost, ${Number(pace.clips_per_s.toPrecision(2))} a second can be.`;
+    : pace.objects_per_s === null ? "How fast objects are made is not known yet."
+    : pace.measured ? `${Number(pace.objects_per_s.toPrecision(2))} objects a second were made in the last half minute.`
+    : `Nothing was made in the last half minute; by what objects have cost, ${Number(pace.objects_per_s.toPrecision(2))} a second can be.`;
   if (!overview.counts_memory) document.getElementById("pace").textContent +=
     " Clips that are ready in the memory of the owner are not counted: no service tells of them.";
   const rows = overview.due.map((batch) => {
@@ -165,7 +165,7 @@ function drawTiers({ overview }) {
     tier.tier, tier.budget_bytes ? meter(`${tier.tier} tier`, tier.used_bytes / tier.budget_bytes,
       `${size(tier.used_bytes)} of ${size(tier.budget_bytes)}, ${percent(tier.used_bytes / tier.budget_bytes)}`) : size(tier.used_bytes),
     count(tier.copies), tier.url]).concat(overview.passed.made ? [["memory, read once",
-    `${count(overview.passed.read)} clips passed, ${size(overview.passed.bytes)}`, "", ""]] : [])) : none("No tier is known yet."));
+    `${count(overview.passed.read)} objects passed, ${size(overview.passed.bytes)}`, "", ""]] : [])) : none("No tier is known yet."));
 }
 
 function drawObjects({ overview }) {

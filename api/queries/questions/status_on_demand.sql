@@ -13,7 +13,7 @@ with rate as (
     select min(since_s) as since_s
     from usage
 ), read as (
-    select e.task_id, sum(e.count) as objects
+    select e.task_id, sum(e.count) as clips -- each with its audio, what that takes is left out
     from events e
     cross join began b
     where e.kind in ('hit', 'miss') and e.at_s >= floor(b.since_s)
@@ -31,19 +31,17 @@ with rate as (
             v.frames,
             (v.gop - 1) / 2 + (t.frames_per_clip - 1) * greatest(t.frame_stride, 1) + 1,
             t.frames_per_clip * (v.gop + 1) / 2
-        )) as decoded,
-        -- Audio is an object of its own, read with each clip; what it takes is left out.
-        max(case when position('"audio":{' in t.definition) > 0 then 2 else 1 end) as objects
+        )) as decoded
     from tasks t
     join video v on v.dataset_id = t.dataset_id
     where not v.is_image
     group by t.task_id, t.task
 )
 select
-    c.task, cast(r.objects / c.objects as bigint) as clips,
+    c.task, cast(r.clips as bigint) as clips,
     cast(c.decoded * a.decode_s + c.converted * a.convert_s + a.augment_s as double precision) as seconds_each,
     cast(
-        r.objects / c.objects * (c.decoded * a.decode_s + c.converted * a.convert_s + a.augment_s) as double precision
+        r.clips * (c.decoded * a.decode_s + c.converted * a.convert_s + a.augment_s) as double precision
     ) as seconds
 from read r
 join clip c on c.task_id = r.task_id

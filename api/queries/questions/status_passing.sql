@@ -1,4 +1,4 @@
--- How much went from workers to readers through memory, and was never stored?
+-- How many objects went from workers to readers through memory, and were never stored? A clip's audio is one of its own.
 select
     cast(coalesce(sum(n) filter (where op = 'store'), 0) as bigint) as made,
     cast(coalesce(sum(n) filter (where op = 'load'), 0) as bigint) as read,

@@ -5,7 +5,7 @@
 --   task_id: number of the task, if of one
 --   task: name of the task, if of one
 --   object_id: number of the object, if of one
---   count: how many clips, or times
+--   count: how many clips, each with its audio; of rebuild how many objects; else how many times
 --   bytes: in all; 0 where none are counted
 --   seconds: in all; 0 where none are counted; of forecast and epoch, core seconds of all tasks together
 --   detail: what was waited for, what went wrong, or the number of the generation or epoch
