@@ -356,6 +356,8 @@ def test_plan_says_what_binds(made: Site) -> None:
         record_devices(catalog, [replace(reads[1], seconds=1000.0)], host_of(made.store), 1e9)
     text = made.run("plan", "train.yaml")
     assert "cores 1: something is kept of" in text
+    counted = "counted in are keeping, planning and handing batches over"
+    assert re.search(rf" clips/s over all epochs to come, bound by [a-z ]*; {counted}\n", text)
     (slow,) = made.json("plan", "train.yaml")["keeps"]
     assert slow["pace"]["bound_by"] in (["cores"], ["cores", "local"])
     assert slow["pace"]["per_s"] > 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from tests.scheduling.harness import until
 from tests.tiny import single
 from viewcache.api.cli.main import main
 from viewcache.catalog import Catalog
+from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import host_of, known_devices, record_devices
 from viewcache.materializer.storage.codecs import rates as codec_rates
@@ -161,6 +163,12 @@ def test_plans_reckon_with_what_was_measured(
     loads = {row.codec: row.bytes for row in samples if (row.op, row.tier) == ("load", "local")}
     assert loads.keys() == {"raw", "lz4", "zstd1"}
     assert epoch_s() != before
+    with Catalog.open(store, create=False) as catalog:
+        record_devices(catalog, [IoSampleRow("read", 20, "", "local", 100, 1.0, 200 << 20)], host_of(store), 1.0)
+    assert main(["plan", str(path)]) == 0
+    assert re.search(
+        r" images/s over .*; counted in are .*, which `viewcache profile` leaves out", capsys.readouterr().out
+    )
 
 
 def test_a_profile_records_rates_and_nothing_else(
