@@ -347,7 +347,7 @@ def _status_changes(found: Status) -> Table:
             str(row["kind"]).removeprefix("videos_"),
             row["count"],
             printable(str(row["detail"])),
-            f"{duration(time.time() - as_number(row['at_s']))} ago",
+            _ago(row["at_s"]),
         )
         for row in found.parts["changes"]
     ]
@@ -356,6 +356,12 @@ def _status_changes(found: Status) -> Table:
 
 def _status_errors(found: Status) -> Table:
     rows: list[tuple[object, ...]] = [
-        (row["about"] or "cache", row["name"], row["message"], row["count"]) for row in found.parts["errors"]
+        (row["about"] or "cache", row["name"], row["message"], row["count"], *map(_ago, (row["first_s"], row["at_s"])))
+        for row in found.parts["errors"]
     ]
-    return "last errors", ("about", "name", "message", "times"), rows
+    return "last errors", ("about", "name", "message", "times", "first", "last"), rows
+
+
+def _ago(at_s: object) -> str:
+    """How long ago something was; empty where that is not known, as of videos, which each scan judges anew."""
+    return "" if at_s is None else f"{duration(time.time() - as_number(at_s))} ago"

@@ -198,8 +198,10 @@ class Failure:
     name: str
     message: str
     count: int
+    first_s: float
+    """When it came first, seconds since 1970."""
     last_s: float
-    """Seconds since 1970."""
+    """When it came last, seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)

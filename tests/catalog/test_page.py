@@ -93,6 +93,21 @@ def test_every_shipped_question_is_answered(catalog: Catalog, where: str) -> Non
     assert not result.table().num_rows
 
 
+def test_equal_errors_are_shown_once(catalog: Catalog) -> None:
+    """One that comes in each epoch: how often, when first and when last. Others stay apart."""
+    row, _ = registered(catalog)
+    for epoch in range(7):
+        catalog.add_events([EventRow("error", row.task_id, count=2, detail="torn.mp4: torn", at_s=1000.0 + epoch)])
+        catalog.flush()
+    catalog.add_events([EventRow("error", row.task_id, detail="other.mp4: torn", at_s=1003.0)])
+    catalog.flush()
+    torn = ("task", row.name, "torn.mp4: torn", 14, 1000.0, 1006.0)
+    for name in ("status_errors", "page_errors"):
+        found = [each for each in select(catalog, question(name)) if each[0] == "task"]
+        assert found == [torn, ("task", row.name, "other.mp4: torn", 1, 1003.0, 1003.0)], name
+    assert select(catalog, "select count(*) from errors where message = 'torn.mp4: torn'") == [(7,)]
+
+
 @pytest.fixture
 def used(folder: Path) -> Path:
     """A DuckDB catalog with something to see, that nobody owns."""

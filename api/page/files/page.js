@@ -203,8 +203,8 @@ function drawVideos({ overview }) {
 }
 
 function drawFailures({ overview }) {
-  put("failures", overview.failures.length ? table("other errors", ["of", "~what", "#times", "last"],
-    overview.failures.map((each) => [`${each.about} ${each.name}`, each.message, count(each.count), moment(each.last_s)]))
+  put("failures", overview.failures.length ? table("other errors", ["of", "~what", "#times", "first", "last"],
+    overview.failures.map((each) => [`${each.about} ${each.name}`, each.message, count(each.count), moment(each.first_s), moment(each.last_s)]))
     : none("Nothing else has gone wrong."));
 }
 

@@ -1,7 +1,7 @@
--- What else went wrong, the last first?
+-- What else went wrong, the last first? Equal errors once.
 select
     coalesce(about, 'cache') as about, coalesce(name, '') as name, message, cast(sum(count) as bigint) as count,
-    max(at_s) as last_s
+    min(at_s) as first_s, max(at_s) as last_s
 from errors
 where at_s is not null -- else of a video, which is told among those
 group by about, name, message

@@ -1,4 +1,5 @@
--- Everything that failed: videos that cannot be indexed, objects that cannot be made, and the rest.
+-- Everything that failed: videos that cannot be indexed, objects that cannot be made, and the rest. What fails again, in
+-- the next epoch say, is a row again; `viewcache status` and the page show equal ones once.
 --   about: video, object or task; null for what is of none of them
 --   name: the video's uri, the object's key or the task's name; null for what is of none of them
 --   message: what went wrong
