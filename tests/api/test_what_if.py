@@ -77,6 +77,20 @@ def test_room_for_a_generation_is_enough_to_decode_once(tmp_path: Path, videos: 
     assert found.budgets[0].read_bytes > found.budgets[-1].read_bytes > 0
 
 
+def test_hits_of_the_first_epoch_do_not_fall_where_all_is_made_ahead(tmp_path: Path, videos: Path) -> None:
+    """They depend on the budget through what is there, and not through which job comes first, if nobody hurries.
+
+    Where the loader reads ahead they may fall as the budget grows (docs/what-if.md), though nobody waits longer.
+    """
+    budgets = tuple(int(GENERATION_BYTES * part) for part in (0.2, 0.3, 0.5, 0.8, 1.2, 3))
+    given = load(asked(tmp_path, videos, 10**9, epochs=30))
+    slow = what_if(given, Question(budgets, SLOW, epochs=3, prefetch=0)).budgets
+    hits = [each.hits_first for each in slow]
+    assert hits == sorted(hits)
+    ahead = what_if(given, Question(budgets, 0.1, epochs=3)).budgets
+    assert [each.stalls[0] for each in ahead] == pytest.approx([ahead[0].stalls[0]] * len(budgets), abs=0.02)
+
+
 def test_too_small_a_budget_is_an_error_of_its_row(tmp_path: Path, videos: Path) -> None:
     """It says what one batch takes; the other budgets are predicted all the same."""
     found = what_if(load(asked(tmp_path, videos, 10**9)), Question((1000, 10**9)))
