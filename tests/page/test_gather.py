@@ -10,6 +10,7 @@ import pytest
 
 import viewcache
 from tests.page.conftest import BUDGET, HOSTILE, Used, described
+from tests.scheduling.harness import until
 from viewcache.api.config.find import locate
 from viewcache.api.page import gather as gathering
 from viewcache.api.page.gather import QUESTIONS, gather
@@ -96,10 +97,14 @@ def test_beside_a_service(attach: Callable[..., AttachedCache], tmp_path: Path) 
     cache = attach()
     seat = cache.task("train").sit()
     seat.read(0, 0)
-    service = look(tmp_path / "store").service
-    assert service is not None
-    assert [each.pid for each in service.clients] == [os.getpid()]
-    assert [(seat.task, seat.iteration) for seat in service.clients[0].seats] == [("train", 1)]
+
+    def seen() -> list[tuple[int, list[tuple[str, int]]]]:
+        """The clients, and where they read: that a batch was read is told without waiting for an answer."""
+        service = look(tmp_path / "store").service
+        assert service is not None
+        return [(each.pid, [(seat.task, seat.iteration) for seat in each.seats]) for each in service.clients]
+
+    until(lambda: seen() == [(os.getpid(), [("train", 1)])], "the service knows that the batch was read")
 
 
 def test_one_question_that_fails_leaves_the_others(used: Used, monkeypatch: pytest.MonkeyPatch) -> None:
