@@ -278,6 +278,11 @@ class TaskSpec:
     """None: batches have none."""
     place: Place = field(default=Place(), compare=False)
 
+    @property
+    def op_names(self) -> frozenset[str]:
+        """Names of its operations."""
+        return frozenset(call.name for step in self.steps for call in step.calls)
+
 
 @dataclass(frozen=True, slots=True)
 class TierSpec:

@@ -5,7 +5,7 @@ Specs do not travel: a process takes nothing from another one that it has not ch
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from viewcache.api.config.settings import Differing, differing, settings_of
 from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
 from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer import ops
-from viewcache.materializer.spec import OpCall, StepSpec
 
 __all__ = ["TextSource", "check_code", "differences", "load_texts", "texts_of", "unlike", "with_code"]
 
@@ -59,15 +58,8 @@ def _text_of(source: ConfigSource) -> TextSource:
 
 def with_code(sources: Sequence[TextSource], config: Config) -> tuple[TextSource, ...]:
     """The same with the operations of users' own that the configuration uses, as this process has loaded them."""
-    calls = (call for task in config.tasks for step in task.steps for call in _calls(step))
-    loaded = ops.fingerprints(call.name for call in calls)
+    loaded = ops.fingerprints(name for task in config.tasks for name in task.op_names)
     return tuple(replace(each, ops=() if k else tuple(loaded.items())) for k, each in enumerate(sources))
-
-
-def _calls(step: StepSpec) -> Iterator[OpCall]:
-    yield from step.ops
-    for branch in step.branches:
-        yield from branch.ops
 
 
 def check_code(sources: Sequence[TextSource]) -> None:

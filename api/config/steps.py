@@ -195,7 +195,7 @@ def _operation(node: Node, label: str, problems: Problems) -> OpCall:
         message = f"{label} must be an operation such as '- flip: {{flip_prob: 0.5}}', got {node.shown()}"
         raise node.error(ConfigCode.WRONG_TYPE, message)
     try:
-        op = ops.get(name)
+        op = ops.latest(name)
         if op.hidden:
             raise BadInput(f"op {name!r} stands for dataset.intermediate; write what may be lost there")
     except BadInput as error:

@@ -24,6 +24,7 @@ from viewcache.api.session.made import Making
 from viewcache.api.session.reads import CacheReads
 from viewcache.api.session.sql import select
 from viewcache.errors import ViewcacheError
+from viewcache.materializer.ops import hold
 from viewcache.materializer.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -67,10 +68,15 @@ class AttachedCache(CacheReads):
 
             end_idle_op_workers()  # they have said what they serve, and the service has its own
         root = Path(config.cache.local.url)
-        self._client = Client(root, self._sources, job, may_start=may_start, progress=progress)
+        self._held = hold(_op_names(config))
+        try:
+            self._client = Client(root, self._sources, job, may_start=may_start, progress=progress)
+            self._known = self._names(config, self._client.connected().welcome.tasks)
+            """Name of each task here → its name at the service."""
+        except BaseException:
+            self._held.release()
+            raise
         self._making: Making | None = None
-        self._known = self._names(config, self._client.connected().welcome.tasks)
-        """Name of each task here → its name at the service."""
         self._tasks: dict[str, AttachedTask] = {}
         opened.enter(self)
         atexit.register(self.close)
@@ -169,6 +175,7 @@ class AttachedCache(CacheReads):
     def _join(self, sources: Sequence[TextSource], progress: "Progress | None" = None) -> tuple[str, ...]:
         config = load_texts(sources)
         sources = with_code(sources, config)
+        self._held.add(_op_names(config))
         ask = asks.Join(documents_of(sources), self._client.job)
         names = self._client.ask(answers.Joined, ask, progress).tasks
         self._client.remember(sources)
@@ -210,11 +217,16 @@ class AttachedCache(CacheReads):
         opened.leave(self)
         atexit.unregister(self.close)
         self._client.close()
+        self._held.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process, which says hello for itself."""
         told = {name: task.facts.latest for name, task in self._tasks.items()}
         return _again, (self._sources, self._client.job, self._may_start, self._client.joined, told)
+
+
+def _op_names(config: Config) -> Iterator[str]:
+    return (name for task in config.tasks for name in task.op_names)
 
 
 def _again(

@@ -23,6 +23,7 @@ from viewcache.materializer.dataset.listing_spec import files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.op_workers.crews import end_idle_op_workers
+from viewcache.materializer.ops import hold
 from viewcache.materializer.reading.deciding import Deciding
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
@@ -94,6 +95,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None, *, se
             storage.recovery.close()
             storage.tiers.close()
         if owner is not None:
+            owner.held.release()
             owner.end_headers()
             owner.observer.close()
         end_idle_op_workers()
@@ -147,6 +149,8 @@ class Owner:
         """The dispatcher; None until something is to be made."""
         self.mover: Mover | None = None
         """Moves objects between tiers; there with the dispatcher."""
+        self.held = hold(())
+        """The operations that its tasks use."""
         self._learning = Learning(catalog, lambda: self.opened)
         self._deciding = Deciding(catalog, lambda: self.opened)
         self._codecs = storage.codecs(catalog, self.keeper.prices)
@@ -198,6 +202,7 @@ class Owner:
     def open_tasks(self, specs: Sequence[TaskSpec], progress: Progress | None = None) -> None:
         """Open the tasks of the configuration and let them share; see `assemble` for the errors."""
         listed: dict[DatasetSpec, Files] = {}
+        self.held.add(name for spec in specs for name in spec.op_names)
         for spec in specs:
             self._readers[spec.name] = self._reader(spec, progress, listed)
         self._share()  # first: the check may plan what was drawn, and what is shared decides the clips' starts
@@ -249,6 +254,7 @@ class Owner:
         self.config = config
         try:
             fresh = [task for task in config.tasks if task.name not in self._readers]
+            self.held.add(name for task in fresh for name in task.op_names)
             listed = self._listed_of_jobs(fresh)
             for task in fresh:
                 self._readers[task.name] = self._reader(task, progress, listed)
@@ -429,4 +435,5 @@ class Owner:
         forget_volatile(self.catalog, self.tiers)
         self.observer.close()
         end_idle_op_workers()
+        self.held.release()
         _let_go(self.catalog, self._lock, clean=clean and self.recovery.is_over and not self.tiers.orphans)

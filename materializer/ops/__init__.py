@@ -26,7 +26,18 @@ In the order of work:
 
 from viewcache.materializer.ops.base import ClipOp, Draw, FrameOp, NativeOp, Op, ReadOp, Rows, Size, TimeOp
 from viewcache.materializer.ops.fields import REQUIRED, Field, Params
-from viewcache.materializer.ops.registry import builtin_names, expect, fingerprints, get, load_modules, names, register
+from viewcache.materializer.ops.registry import (
+    Held,
+    builtin_names,
+    expect,
+    fingerprints,
+    get,
+    hold,
+    latest,
+    load_modules,
+    names,
+    register,
+)
 from viewcache.materializer.ops.sizes import StaticSize, static_size
 from viewcache.materializer.ops.transforms import transform
 
@@ -36,6 +47,7 @@ __all__ = [
     "Draw",
     "Field",
     "FrameOp",
+    "Held",
     "NativeOp",
     "Op",
     "Params",
@@ -48,6 +60,8 @@ __all__ = [
     "expect",
     "fingerprints",
     "get",
+    "hold",
+    "latest",
     "load_modules",
     "names",
     "register",

@@ -10,18 +10,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import entry_points
 from threading import Lock
+from types import FunctionType
 
 from viewcache.errors import BadInput, Broken
 from viewcache.materializer.ops.base import ClipOp, FrameOp, Op, ReadOp, TimeOp
+from viewcache.materializer.ops.transforms import Transform
 from viewcache.suggest import did_you_mean
 
 __all__ = [
     "ELSEWHERE",
     "ENTRY_POINTS",
+    "Held",
     "builtin_names",
     "expect",
     "fingerprints",
     "get",
+    "hold",
+    "latest",
     "load_modules",
     "names",
     "own_registrations",
@@ -90,6 +95,9 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _lock = Lock()
 _builtin: dict[str, Op] = {}
 _custom: dict[str, Op] = {}
+_waiting: dict[str, Op] = {}
+"""Registered anew while caches are open that use the operation of that name: used when these are closed."""
+_held: "list[Held]" = []
 _refused: dict[str, str] = {}
 """Name → why the operation must not be used in this process."""
 
@@ -112,6 +120,60 @@ def get(name: str) -> Op:
     known = names()
     hint = did_you_mean(name, known, ELSEWHERE)
     raise BadInput(f"unknown op {name!r}; known: {', '.join(known)}" + (f"; {hint}" if hint else ""))
+
+
+def latest(name: str) -> Op:
+    """Return the operation of a name for a cache that is opened now; see `get`.
+
+    Raises:
+        BadInput: also if it was registered anew with other code, and a cache is open that uses the code before.
+        Broken: see `get`.
+    """
+    op = get(name)
+    with _lock:
+        anew = _waiting.get(name)
+        if anew is not None and anew.fingerprint != op.fingerprint:
+            raise BadInput(
+                f"op {name!r} was registered anew with other code, and a cache is open in this process that uses the "
+                "code before: close that cache first (cache.close())"
+            )
+    return op
+
+
+class Held:
+    """Operations of a cache that is open in this process: as long as it is, their names mean what they meant."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {*names}
+
+    def add(self, names: Iterable[str]) -> None:
+        """Further ones, of tasks that join."""
+        with _lock:
+            self._names |= {*names}
+
+    def release(self) -> None:
+        """The cache is closed; harmless when done twice."""
+        with _lock:
+            if self in _held:
+                _held.remove(self)
+            for name in [name for name in _waiting if not _is_held(name)]:
+                _custom[name] = _waiting.pop(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether it is one of them."""
+        return name in self._names
+
+
+def hold(names: Iterable[str]) -> Held:
+    """Keep operations as they are for a cache that is being opened, until it lets go of them."""
+    held = Held(names)
+    with _lock:
+        _held.append(held)
+    return held
+
+
+def _is_held(name: str) -> bool:
+    return any(name in each for each in _held)
 
 
 def expect(fingerprints: Mapping[str, str]) -> None:
@@ -151,6 +213,9 @@ def builtin_names() -> tuple[str, ...]:
 def register(op: Op | type[Op]) -> Op:
     """Add a custom operation to this process.
 
+    One that comes from where the operation of that name came from, as when a cell of a notebook is run again, takes its
+    place: for caches that are opened from then on, and not for those that are open.
+
     Args:
         op: an instance, or a class that takes no arguments.
 
@@ -160,6 +225,10 @@ def register(op: Op | type[Op]) -> Op:
     Raises:
         BadInput: not an operation, a wrong name, or the name is taken by other code.
     """
+    return _add(_checked(op))
+
+
+def _checked(op: object) -> Op:
     made = op() if isinstance(op, type) and issubclass(op, Op) else op
     if not isinstance(made, FrameOp | ClipOp | TimeOp | ReadOp):
         kind = type(made).__name__
@@ -167,12 +236,44 @@ def register(op: Op | type[Op]) -> Op:
     name = getattr(made, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadInput(f"op {type(made).__name__}: its name is {name!r}; allowed: [a-z][a-z0-9_]*, up to 64 characters")
+    return made
+
+
+def _add(made: Op) -> Op:
+    name, fingerprint = made.name, made.fingerprint  # raises now, not in a plan, if the source cannot be read
     with _lock:
-        there = _custom.get(name)
-        if name in _builtins() or (there is not None and there.fingerprint != made.fingerprint):
-            raise BadInput(f"op {name!r} from {type(made).__module__}: the name is taken; give it another name")
-        made.fingerprint  # noqa: B018 - raises now, not in the middle of a plan, if the source cannot be read
-        return _custom.setdefault(name, made)
+        if name in _builtins():
+            raise _taken(made)
+        there = _waiting.get(name) or _custom.get(name)
+        if there is None:
+            _custom[name] = made
+            return made
+        if there.fingerprint == fingerprint and (type(there) is type(made) or not _is_again(there, made)):
+            return there
+        if not _is_again(there, made):
+            raise _taken(made)
+        if _is_held(name):
+            _waiting[name] = made
+        else:
+            _custom[name] = made
+        return made
+
+
+def _is_again(there: Op, made: Op) -> bool:
+    """Whether one operation is another state of the other's code; what op workers serve is known to them only."""
+    return _origin(there) == _origin(made) and not there.out_of_process and not made.out_of_process
+
+
+def _origin(op: Op) -> tuple[str, str]:
+    """Module and qualified name of its class; of a function's or another library's transform, of that."""
+    what: object = type(op)
+    if isinstance(op, Transform):
+        what = op.function if isinstance(op.function, FunctionType) else type(op.function)
+    return type(op).__module__, what.__qualname__  # type: ignore[attr-defined] # functions and classes have one
+
+
+def _taken(op: Op) -> BadInput:
+    return BadInput(f"op {op.name!r} from {type(op).__module__}: the name is taken; give it another name")
 
 
 @contextmanager
@@ -186,6 +287,7 @@ def own_registrations() -> Iterator[None]:
     finally:
         with _lock:
             _custom.clear()
+            _waiting.clear()
             _custom.update(before)
             _refused.clear()
 
@@ -214,7 +316,12 @@ def load_modules(modules: Iterable[str], *, key: str = "op_modules") -> tuple[st
             raise BadInput(f"{key}: {module} cannot be imported: {error}; {hint}") from error
         except AttributeError as error:
             raise BadInput(f"{key}: {module} has no list OPS of operations: {error}") from error
-        found += [register(op).name for op in ops]
+        made = [_checked(op) for op in ops]
+        one_each = {op.name: op for op in reversed(made)}
+        for op in made:
+            if op.fingerprint != one_each[op.name].fingerprint:  # it would take the place of the one before it
+                raise _taken(op)
+        found += [_add(op).name for op in made]
     return tuple(found)
 
 

@@ -1,5 +1,8 @@
 """Laws 3 and 4 for functions of one's own: a path has one meaning, whoever makes it, and in whatever order."""
 
+import importlib
+import linecache
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,8 @@ import pytest
 
 import viewcache
 from tests.tiny import config, single
-from viewcache.errors import Broken, OpFailed, ViewNotFound
+from viewcache.api.session.cache import Cache
+from viewcache.errors import BadInput, Broken, OpFailed, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.ops import register, transform
 
@@ -207,6 +211,68 @@ def test_what_is_registered_here_runs_in_threads(tmp_path: Path, videos: Path) -
         register(transform(lambda clip: clip | 1, name="brighter", random=False))
         with viewcache.open(what) as cache:
             assert (cache.read("train", 0, 0).video & 1).all()
+
+
+SHADE = "def shade(clip):\n    return clip | {}\n"
+"""It sets bits."""
+
+
+def run_cell(number: int) -> None:
+    """Run a cell of a notebook that registers `SHADE`."""
+    text, name = SHADE.format(number), f"<cell {len(linecache.cache)}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name  # as IPython notes what was typed in
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(text, name, "exec"), names)
+    register(transform(names["shade"], random=False))
+
+
+def bits(cache: Cache, iteration: int = 0) -> int:
+    """Which of the two lowest bits are set in each pixel of a batch."""
+    return int(np.bitwise_and.reduce(cache.read("train", 0, iteration).video, axis=None)) & 3
+
+
+def test_a_cell_may_be_run_again(tmp_path: Path, videos: Path) -> None:
+    """Changed or not: caches that are opened from then on have what was registered last, under keys of its own."""
+    what = given(tmp_path / "own", videos, "shade", worker_kind="threads", op_modules=[])
+    with registry.own_registrations():
+        for number in (1, 1, 2, 1):
+            run_cell(number)
+            with viewcache.open(what) as cache:
+                assert bits(cache) == number
+
+
+def test_an_open_cache_keeps_its_operations(tmp_path: Path, videos: Path) -> None:
+    """A cell that is run again changes nothing in a cache that is open; another is opened when that is closed."""
+    one, other, third = (
+        given(tmp_path / store, videos, "shade", worker_kind="threads", op_modules=[]) for store in "abc"
+    )
+    with registry.own_registrations():
+        run_cell(1)
+        with viewcache.open(one) as cache:
+            run_cell(2)
+            assert bits(cache) == 1
+            with pytest.raises(BadInput, match=r"'shade' was registered anew.*close that cache first"):
+                viewcache.open(other)
+            run_cell(1)
+            with viewcache.open(other) as beside:  # the code of before is back
+                assert bits(beside) == 1
+            run_cell(2)
+            assert bits(cache, 1) == 1
+        with viewcache.open(third) as cache:
+            assert bits(cache) == 2
+
+
+def test_a_module_may_be_reloaded(tmp_path: Path, videos: Path) -> None:
+    """After an edit and `importlib.reload` a cache that is opened anew makes clips with the code of now."""
+    what, file = given(tmp_path / "own", videos, "shade", op_modules=["shade_ops"]), tmp_path / "shade_ops.py"
+    text = "from viewcache.ops import transform\n\n{}\nOPS = [transform(shade, random=False)]\n"
+    with registry.own_registrations():
+        for number in (1, 2):
+            file.write_text(text.format(SHADE.format(number)) + "#" * number)  # of another size: no stale bytecode
+            if number == 2:
+                importlib.reload(sys.modules["shade_ops"])
+            with viewcache.open(what) as cache:
+                assert bits(cache) == number
 
 
 def test_threads_take_what_takes_a_generator(tmp_path: Path, videos: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -144,6 +145,34 @@ def test_two_operations_cannot_have_one_name(installed: Install) -> None:
     load_modules(["first_ops"])
     with pytest.raises(BadInput, match="'negative' from second_ops: the name is taken"):
         load_modules(["second_ops"])
+
+
+def test_one_module_has_one_operation_of_a_name(installed: Install) -> None:
+    """Of two in one list the later one would take the place of the other: that is refused, and neither is known."""
+    held = 'def __init__(self, by=1):\n            self.by = by\n\n        name = "negative"'
+    text = MODULE.replace('name = "negative"', held)
+    installed("twice_ops", text.replace("[Negative]", "[Negative(1), Negative(2)]"))
+    with pytest.raises(BadInput, match="'negative' from twice_ops: the name is taken"):
+        load_modules(["twice_ops"])
+    assert "negative" not in names()
+
+
+def test_what_is_registered_again_takes_its_place(installed: Install) -> None:
+    """Class and function of one module and qualified name are the same ones, edited; others are not."""
+
+    def of(module: str, qualified: str, version: str) -> FrameOp:
+        space = {"name": "typed", "fingerprint": version, "__module__": module, "__qualname__": qualified}
+        made = type("Typed", (FrameOp,), space | {"apply": lambda self, params, row, frame: frame})
+        return cast(FrameOp, register(made))
+
+    first = of("__main__", "Typed", "1")
+    for version in ("2", "2"):  # of a declared one the code may change, and the fingerprint stay
+        again = of("__main__", "Typed", version)
+        assert get("typed") is again is not first
+    for module, qualified in (("other", "Typed"), ("__main__", "make.<locals>.Typed")):
+        with pytest.raises(BadInput, match=r"'typed' from .*: the name is taken"):
+            of(module, qualified, "3")
+    assert get("typed") is again
 
 
 def test_an_entry_point_is_found_by_name(installed: Install) -> None:
