@@ -193,6 +193,8 @@ class Fetched(Answer, tag="fetched"):
     """How many there are, where a video may have several labels."""
     fields: tuple[FieldOf, ...] = ()
     """Further columns of the label table."""
+    stand_ins: tuple[str, ...] = ()
+    """For which videos, whose files are gone, others stand in: what no process of this training was told yet."""
 
 
 class Held(Answer, tag="held"):

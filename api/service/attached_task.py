@@ -5,6 +5,7 @@ load no database and no decoder, so that a DataLoader's worker starts quickly an
 """
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRe
 from viewcache.store.client_tiers import Slots
 
 __all__ = ["AttachedSeat", "AttachedTask"]
+
+_log = logging.getLogger("viewcache.service")
 
 READ_TRIES = 5
 """How often a batch is asked for when some of it was damaged; each time it has been made anew."""
@@ -323,6 +326,8 @@ class AttachedTask:
                     out = (buffers or Buffers()).take(fetched.shape)
                 audio, slots = audio_slots(fetched.audio or None)
                 whole = self._load(session, fetched.lease, fetched.places, [*out, *slots] if slots else out)
+            for line in fetched.stand_ins:
+                _log.warning("task %r: %s", self.name, line, extra={"action": "missing_videos"})
             if whole:
                 self.spent.batches += 1
                 self.spent.waited_s += fetched.waited_s

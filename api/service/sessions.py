@@ -259,6 +259,8 @@ class Sessions:
         self._lock = threading.Lock()
         self._sessions: dict[int, Session] = {}
         self._count = 0
+        self._told: dict[tuple[int, str], int] = {}
+        """Training, by its first process, and task → how many lines of `untold` it has."""
         self.left_at: float | None = None
         """When the last one left, of the monotonic clock; None while none was there yet."""
 
@@ -288,8 +290,25 @@ class Sessions:
         """A session is over; False if it was before."""
         with self._lock:
             known = self._sessions.pop(session.number, None) is not None
+            if not any(each.training == session.training for each in self._sessions.values()):
+                self._told = {key: count for key, count in self._told.items() if key[0] != session.training}
             self.left_at = time.monotonic()
         return known
+
+    def untold(self, session: Session, task: str, after: Callable[[int], tuple[str, ...]]) -> tuple[str, ...]:
+        """Lines about a task that no process of the session's training was told, which counts them as told now.
+
+        Args:
+            session: of the process that is to be told.
+            task: its name.
+            after: gives the lines behind the first so many.
+        """
+        with self._lock:
+            count = self._told.get((session.training, task), 0)
+            lines = after(count)
+            if lines:
+                self._told[session.training, task] = count + len(lines)
+        return lines
 
     def all(self) -> Sequence[Session]:
         """Those that are there."""

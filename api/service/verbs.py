@@ -10,6 +10,8 @@ from dataclasses import astuple
 from math import inf
 from typing import Any, Protocol
 
+import msgspec
+
 import viewcache
 from viewcache.api.config.documents import TextSource, check_code, differences, load_texts
 from viewcache.api.config.settings import settings_of
@@ -273,9 +275,10 @@ class Verbs:
         sitting = session.seat(ask.seat)
         task = self._task(sitting.task)
         try:
-            return self._handing.fetched(
+            fetched = self._handing.fetched(
                 session, task, lambda: sitting.seat.hold(ask.epoch, ask.iteration, cancelled), cancelled
             )
+            return self._telling(session, task, fetched)
         finally:
             if session.over.is_set():  # it ended while this was planned, which has what follows made
                 sitting.seat.leave()
@@ -287,15 +290,21 @@ class Verbs:
         if which is None:
             session.by_path.add(ask.task)
         try:
-            return self._handing.fetched(
+            fetched = self._handing.fetched(
                 session,
                 task,
                 lambda: task.hold(ask.epoch, ask.iteration, ask.rank, ask.world, which, cancelled, heard=ask.heard),
                 cancelled,
             )
+            return self._telling(session, task, fetched)
         finally:
             if session.over.is_set():  # the same
                 self._suspend_unread(ask.task)
+
+    def _telling(self, session: Session, task: OwnedTask, fetched: answers.Fetched) -> answers.Fetched:
+        """The same with what its training is to be told of."""
+        lines = self.sessions.untold(session, task.name, task.task.stand_ins.after)
+        return msgspec.structs.replace(fetched, stand_ins=lines) if lines else fetched
 
     def _describe(self, _session: Session, ask: asks.Describe, _cancelled: Cancelled) -> answers.Fetched:
         facts = self._task(ask.task).describe(ask.epoch, ask.iteration, ask.rank, ask.world)

@@ -28,7 +28,7 @@ from viewcache.materializer.planning.weighted_order import occurrences
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.batch_work import BatchWork
 from viewcache.materializer.tasks.drawn import DrawnGeneration
-from viewcache.materializer.tasks.missing import filled, tell_of_missing
+from viewcache.materializer.tasks.missing import StandIns, filled, tell_of_missing
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.replacing import with_items
 
@@ -57,6 +57,10 @@ class EarlyTask(Protocol):
     @property
     def seed(self) -> int:
         """Of its random numbers."""
+
+    @property
+    def stand_ins(self) -> StandIns:
+        """See `Task.stand_ins`."""
 
     @property
     def draws_together(self) -> bool:
@@ -251,7 +255,8 @@ class Early:
             object_ids = np.zeros(len(plan.object_rows(np.arange(len(plan)))), np.int64)
             self._numbering.some(plan, np.arange(len(plan)), object_ids)
             fresh = [*(self._of_task(each) for each in uncovered(records, single, samples)), *more, *filling]
-            tell_of_missing(self._catalog, task.task_id, spec.name, fresh, dataset, positions=drawn.order.positions)
+            where, positions = (self._catalog, task.task_id, spec.name), drawn.order.positions
+            tell_of_missing(*where, fresh, dataset, task.stand_ins, positions=positions)
             self._catalog.add_substitutions(fresh)
             drawn.known.extend(fresh)
             work = BatchWork(plan, mine, task.task_id, object_ids, task.sources)

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 
@@ -19,12 +20,33 @@ from viewcache.materializer.media.source import NO_FILE, stamp_now
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.store.tier import LOCAL
 
-__all__ = ["filled", "has_gone", "stored_of", "tell_of_missing"]
+__all__ = ["StandIns", "filled", "has_gone", "stored_of", "tell_of_missing"]
 
 NAMED = 3
 """Videos that a warning names."""
 
 _log = logging.getLogger("viewcache.dataset")
+
+
+class StandIns:
+    """What was logged of a task's files that are gone, a line for each, for readers in other processes. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._lock = Lock()
+        self._known: set[int] = set()
+        self._lines: list[str] = []
+
+    def note(self, video_id: int, why: str, media: str) -> None:
+        """Another one stands in for a video; of each the first time counts."""
+        with self._lock:
+            if video_id not in self._known:
+                self._known.add(video_id)
+                self._lines.append(f"another {media} stands in: {why}")
+
+    def after(self, count: int) -> tuple[str, ...]:
+        """The lines behind the first ``count``."""
+        return tuple(self._lines[count:])
 
 
 def has_gone(dataset: Dataset, item_id: int, catalog: Catalog) -> bool:
@@ -134,6 +156,7 @@ def tell_of_missing(
     task: str,
     records: Sequence[SubstitutionRow],
     dataset: Dataset,
+    told: StandIns,
     *,
     positions: int,
 ) -> None:
@@ -145,6 +168,7 @@ def tell_of_missing(
         task: its name.
         records: of what stands in, for videos that are gone and others.
         dataset: of the task.
+        told: gets a line for each of these videos.
         positions: of an epoch; those behind are never read.
     """
     gone = [
@@ -152,6 +176,8 @@ def tell_of_missing(
         for each in records
         if each.policy == "replace" and each.position < positions and dataset.is_missing(each.video_id)
     ]
+    for each in gone:
+        told.note(dataset.video_of(each.video_id), each.reason, dataset.spec.media)
     if gone:
         epochs, why = sorted({each.epoch for each in gone}), sorted({each.reason for each in gone})
         places = f"{len(gone)} places" if len(gone) > 1 else "one place"

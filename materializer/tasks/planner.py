@@ -24,7 +24,7 @@ from viewcache.materializer.planning.weighted_order import occurrences
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.drawn import DrawnGeneration
-from viewcache.materializer.tasks.missing import filled, tell_of_missing
+from viewcache.materializer.tasks.missing import StandIns, filled, tell_of_missing
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
 from viewcache.materializer.tasks.replacing import with_items
@@ -52,6 +52,8 @@ class Planner:
     """Gives the videos of rows to workers."""
     index_of: Callable[[GenerationPlan], Callable[[int], MediaIndex]]
     """Gives the packet index of a row of a plan's videos."""
+    told: StandIns
+    """Learns for which videos others stand in since they are gone."""
 
     def plan(self, drawn: DrawnGeneration, twins: Iterable[Twin], *, together: bool) -> ActiveGeneration:
         """Plan a generation and record it.
@@ -100,7 +102,8 @@ class Planner:
             plan, more = self._without_missing(plan, order, together=together)
             used += more
             object_ids = self.numbering.generation(plan, self.index_of(plan))
-        tell_of_missing(self.catalog, self.task_id, spec.name, used, self.dataset, positions=order.positions)
+        where = self.catalog, self.task_id, spec.name
+        tell_of_missing(*where, used, self.dataset, self.told, positions=order.positions)
         active = ActiveGeneration(plan, order, self.task_id, object_ids, self.sources, self._far)
         record_policies(self.catalog, active, [*used, *short_uses(plan, self.task_id)], known)
         return active

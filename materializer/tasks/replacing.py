@@ -20,7 +20,7 @@ from viewcache.materializer.dataset.stand_ins import substitute_place
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.spec import TaskSpec
-from viewcache.materializer.tasks.missing import stored_of
+from viewcache.materializer.tasks.missing import StandIns, stored_of
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.policies import record_policies
 
@@ -57,6 +57,8 @@ class Replacing:
         self._numbering = numbering
         self._task_id = task_id
         self._seed = seed
+        self.told = StandIns()
+        """Videos that are gone."""
         self._tried: dict[tuple[int, int, int], set[int]] = {}
         """Place of a clip → ids of the items that could not give it."""
 
@@ -101,6 +103,7 @@ class Replacing:
         if gone:
             what = f"another {dataset.spec.media} stands in: {why}"
             _log.warning("task %r: %s", self._spec.name, what, extra={"action": "missing_videos"})
+            self.told.note(dataset.video_of(clips.item_id(rows[0])), why, dataset.spec.media)
         plan, records, chosen = clips.plan, [], []
         among = plan.items.ids if isinstance(clips, ActiveGeneration) else dataset.items.ids
         may = dataset.may_stand_in(among, self._spec.sampling.span)

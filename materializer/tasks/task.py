@@ -35,6 +35,7 @@ from viewcache.materializer.spec import TaskSpec
 from viewcache.materializer.tasks.drawn import Drawable, DrawnGeneration, OrderGroup
 from viewcache.materializer.tasks.early import Early
 from viewcache.materializer.tasks.joining import Joining
+from viewcache.materializer.tasks.missing import StandIns
 from viewcache.materializer.tasks.numbering import Numbering
 from viewcache.materializer.tasks.outline import Outline
 from viewcache.materializer.tasks.planner import Planner
@@ -367,18 +368,8 @@ class Task:
     def _plan(self, number: int) -> ActiveGeneration:
         drawn = self.order_now(number)
         twins = () if self.group is None else self.group.twins(self, number)
-        planner = Planner(
-            self.spec,
-            self.graph,
-            self._catalog,
-            self.dataset,
-            self._numbering,
-            self.task_id,
-            self.seed,
-            self.budget_bytes,
-            self.sources,
-            self.index_of,
-        )
+        of_task = self.spec, self.graph, self._catalog, self.dataset, self._numbering, self.task_id, self.seed
+        planner = Planner(*of_task, self.budget_bytes, self.sources, self.index_of, self.stand_ins)
         return planner.plan(drawn, twins, together=self._settings.together)
 
     def sources(self, plan: GenerationPlan, rows: Sequence[int]) -> VideoSources:
@@ -442,6 +433,11 @@ class Task:
         self._at = epoch, min((iteration + 1) * size, used)
         if self.group is not None:
             self.group.reached(self, *self._at)
+
+    @property
+    def stand_ins(self) -> StandIns:
+        """What was logged of its files that are gone."""
+        return self._replacing.told
 
     @property
     def seed(self) -> int:
