@@ -136,7 +136,7 @@ class TaskHandle(Protocol):
         """How many DataLoader workers take turns at a rank's batches, as it was read last."""
 
     def version(self, epoch: int, iteration: int) -> object:
-        """A value that is another one as soon as a clip of the batch had to be replaced."""
+        """A value that is another one as soon as a clip of the batch had to be replaced; it is to be compared."""
 
     def sit(
         self, rank: int = 0, world: int = 1, part: int = 0, parts: int = 1, epoch: int = 0, iteration: int = 0

@@ -216,7 +216,7 @@ class PlannedAt(Ask, tag="planned_at"):
 
 
 class Version(Ask, tag="version"):
-    """What is another text as soon as a clip of a batch was replaced. Answer: `Text`."""
+    """What is another text as soon as a clip of a batch was replaced, and in another run. Answer: `Text`."""
 
     task: str
     epoch: int

@@ -207,7 +207,7 @@ class AttachedTask:
         return self.client.ask(answers.Number, asks.PlannedAt(self.name, epoch)).value
 
     def version(self, epoch: int, iteration: int) -> object:
-        """A value that is another one as soon as a clip of the batch had to be replaced."""
+        """See `TaskHandle.version`; each run of the service has others."""
         return self.client.ask(answers.Text, asks.Version(self.name, epoch, iteration)).value
 
     # Batches -------------------------------------------------------------------------------------------------------

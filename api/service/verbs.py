@@ -322,7 +322,7 @@ class Verbs:
         return answers.Number(self._task(ask.task).planned_at(ask.epoch))
 
     def _version(self, _session: Session, ask: asks.Version, _cancelled: Cancelled) -> answers.Text:
-        return answers.Text(self._task(ask.task).keys_of(ask.epoch, ask.iteration))
+        return answers.Text(f"{self.incarnation}/{self._task(ask.task).version(ask.epoch, ask.iteration)}")
 
     # Videos and frames ---------------------------------------------------------------------------------------------
 

@@ -299,7 +299,7 @@ class ViewTree:
         key = ViewPath(NodeKind.ZARR, where.parts[:4], where.task, epoch=epoch, iteration=iteration)
         with self._lock:
             known = self._groups.get(key)
-        if known is not None and known[0] is version:  # a clip that had to be replaced gives another
+        if known is not None and known[0] == version:  # a clip that had to be replaced gives another
             return known[1]
         batch = task.describe(epoch, iteration)
         files = view_group(

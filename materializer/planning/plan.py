@@ -7,6 +7,7 @@ and gets the same keys. It lives in arrays; objects of Python exist only for the
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ from viewcache.materializer.sampling import ClipSelection, Coordination
 from viewcache.materializer.spec import AudioSpec, TaskSpec
 
 __all__ = ["GenerationPlan", "PlanContext"]
+
+_serials = count(1)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,11 @@ class GenerationPlan:
     def number(self) -> int:
         """The generation's number."""
         return self.context.number
+
+    @cached_property
+    def serial(self) -> int:
+        """Tells it from all other plans of this process, also from those that it was replaced by."""
+        return next(_serials)
 
     @property
     def first_epoch(self) -> int:

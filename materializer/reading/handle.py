@@ -6,7 +6,6 @@ dispatcher or a catalog, so that the same verbs can be answered by another proce
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -225,15 +224,9 @@ class OwnedTask:
         return next(row.planned_at for row in rows if row.number == number)
 
     @gated
-    def version(self, epoch: int, iteration: int) -> object:
-        """A value that is another one as soon as a clip of the batch had to be replaced."""
-        return self.task.batch(epoch, iteration).plan
-
-    @gated
-    def keys_of(self, epoch: int, iteration: int) -> str:
-        """A text that is another one as soon as a clip of the batch had to be replaced."""
-        clips = self.task.batch(epoch, iteration)
-        return blake2b("".join(map(clips.key, clips.rows(epoch, iteration))).encode(), digest_size=16).hexdigest()
+    def version(self, epoch: int, iteration: int) -> int:
+        """See `TaskHandle.version`."""
+        return self.task.batch(epoch, iteration).plan.serial
 
     # Batches -------------------------------------------------------------------------------------------------------
 
