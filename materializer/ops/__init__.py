@@ -21,6 +21,7 @@ In the order of work:
 - ``lossy``: the loss that a task allows, behind its first resize
 - ``transforms``: a function, or another library's transform, as an operation
 - ``fingerprint``: what the bytes of such a one depend on
+- ``loaded``: whether the code that runs is that of its file
 - ``made_of``: what such a one holds, read by value
 """
 

@@ -6,11 +6,13 @@ generation is planned; ``apply`` later needs that row only. So equal rows are eq
 
 import hashlib
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +21,7 @@ from viewcache.errors import BadInput, OpFailed
 from viewcache.materializer.ops.failures import is_ours, named, op_failed
 from viewcache.materializer.ops.fields import Field, Params, read_params
 from viewcache.materializer.ops.fingerprint import held_by
+from viewcache.materializer.ops.loaded import check_loaded
 from viewcache.materializer.ops.made_of import TAKEN, UnreadableError
 from viewcache.materializer.randomness import Words, fraction, threshold, uniform
 
@@ -115,6 +118,8 @@ class Op(ABC):
         own = cls.__dict__
         if not is_ours(cls) and "fingerprint" not in own:
             cls.fingerprint = Op.fingerprint  # type: ignore[method-assign] # the hash of its source, not the base's "1"
+            if (text := _module_source(cls)) is not None:
+                _defined_in[cls] = text
         if "name" in own:
             cls.scope = cls.scope or own["name"]
             cls.effect = own.get("effect") or (cls.effect if is_ours(cls) else "") or own["name"]
@@ -359,6 +364,18 @@ class ReadOp(Op):
         """Apply it to (..., C, H, W), a NumPy array or a torch tensor; return the same kind, new memory."""
 
 
+_defined_in: "WeakKeyDictionary[type, str]" = WeakKeyDictionary()
+"""Sources of modules when their classes were defined: what a file has when a cache is opened may not be what runs."""
+
+
+def _module_source(cls: type) -> str | None:
+    module = inspect.getmodule(cls)
+    try:
+        return None if module is None else inspect.getsource(module)
+    except (OSError, TypeError):  # it was typed in
+        return None
+
+
 @cache
 def _source_fingerprint(cls: type) -> str:
     """Hash the modules that define the class and its bases, except viewcache's own and Python's.
@@ -369,11 +386,9 @@ def _source_fingerprint(cls: type) -> str:
     for base in cls.__mro__:
         if is_ours(base) or base.__module__ in ("builtins", "abc", "typing"):
             continue
-        module = inspect.getmodule(base)
-        try:
-            source = inspect.getsource(module) if module is not None else None
-        except OSError:
-            source = None
+        source = _defined_in.get(base) or _module_source(base)
+        if source is not None:
+            check_loaded(sys.modules[base.__module__], source)
         if source is None:
             raise BadInput(
                 f'op {cls.__name__}: the source of {base.__module__} cannot be read; declare fingerprint = "1" in the '

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from viewcache.errors import BadInput
+from viewcache.materializer.ops.loaded import check_loaded
 from viewcache.materializer.ops.made_of import MadeOf, UnreadableError, attributes, made_of
 
 __all__ = ["fingerprint_of", "held_by"]
@@ -70,7 +71,7 @@ def _parts(function: Any, home: str, caller: str, drawing: Iterable[str]) -> Ite
     written = getattr(inspect.unwrap(function), "__code__", None) if plain else None
     file = getattr(module, "__file__", None)
     if file is not None and (written is None or os.path.abspath(written.co_filename) == os.path.abspath(file)):
-        yield _source(module)
+        yield _source_of(module, made.codes.get(home, frozenset()), "its source")
     else:
         yield _source(function)
         yield from sorted(_source(code) for code in made.codes.get(home, frozenset()) - {written})
@@ -92,7 +93,7 @@ def _texts(made: MadeOf, own: Iterable[str]) -> Iterator[str]:
         if codes and getattr(module, "__file__", None) is None:
             yield from sorted(map(_source, codes))
         else:
-            yield _source(module, f"the source of {each}")
+            yield _source_of(module, codes or frozenset(), f"the source of {each}")
 
 
 def _versions(libraries: Iterable[str]) -> list[str]:
@@ -133,6 +134,13 @@ def _is_edited_in_place(module: str) -> bool:
     """Whether a module of a distribution is read from a folder of one's own, as by ``pip install -e``."""
     file = getattr(sys.modules.get(module), "__file__", None)
     return file is not None and file.endswith(".py") and _INSTALLED.isdisjoint(Path(file).parts)
+
+
+def _source_of(module: Any, codes: frozenset[CodeType], whose: str) -> str:
+    """Of a module as a whole; refused if that is not what runs."""
+    text = _source(module, whose)
+    check_loaded(module, text, codes)
+    return text
 
 
 def _source(what: Any, whose: str = "its source") -> str:

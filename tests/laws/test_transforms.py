@@ -12,7 +12,7 @@ import pytest
 import viewcache
 from tests.tiny import config, single
 from viewcache.api.session.cache import Cache
-from viewcache.errors import BadInput, Broken, OpFailed, ViewNotFound
+from viewcache.errors import BadInput, Broken, ConfigError, OpFailed, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.ops import register, transform
 
@@ -273,6 +273,56 @@ def test_a_module_may_be_reloaded(tmp_path: Path, videos: Path) -> None:
                 importlib.reload(sys.modules["shade_ops"])
             with viewcache.open(what) as cache:
                 assert bits(cache) == number
+
+
+CLASS = """
+from viewcache.ops import ClipOp
+
+BITS = {}
+
+class Shade(ClipOp):
+    name = "shade"
+
+    def apply_clip(self, params, row, clip):
+        return clip | BITS
+
+OPS = [Shade]
+"""
+
+
+def test_an_edit_before_the_cache_is_opened(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 3: what a class of before makes in threads is not stored under the key of what its file has by then."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    what = given(tmp_path / "own", videos, "shade", op_modules=["shading_ops"], worker_kind="threads")
+    file = tmp_path / "shading_ops.py"
+    file.write_text(CLASS.format(1))
+    module = importlib.import_module("shading_ops")
+    file.write_text(CLASS.format(2))
+    with registry.own_registrations():
+        with viewcache.open(what) as cache:
+            assert bits(cache) == 1
+        importlib.reload(module)
+        with viewcache.open(what) as cache:
+            assert bits(cache) == 2
+
+
+def test_a_helper_that_was_edited_is_refused(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function of another module than the transform's: its file has other code than runs. Reloading it cures that."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    what = given(tmp_path / "own", videos, "shade", op_modules=["taking_ops"], worker_kind="threads")
+    (tmp_path / "taking_ops.py").write_text(
+        "import shades\nfrom viewcache.ops import transform\nOPS = [transform(shades.shade, random=False)]\n"
+    )
+    helper = tmp_path / "shades.py"
+    helper.write_text(SHADE.format(1))
+    module = importlib.import_module("shades")
+    helper.write_text(SHADE.format(2))
+    with registry.own_registrations():
+        with pytest.raises(ConfigError, match=r"shades\.py was edited after it was imported.*importlib\.reload"):
+            viewcache.open(what)
+        importlib.reload(module)
+        with viewcache.open(what) as cache:
+            assert bits(cache) == 2
 
 
 def test_threads_take_what_takes_a_generator(tmp_path: Path, videos: Path) -> None:
