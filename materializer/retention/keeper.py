@@ -16,7 +16,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from viewcache.catalog import Catalog
-from viewcache.errors import Closed
+from viewcache.errors import Closed, ViewcacheError
 from viewcache.materializer.collecting import uncollected
 from viewcache.materializer.freed_memory import give_back_after
 from viewcache.materializer.planning.cost import CostModel
@@ -288,10 +288,10 @@ class Keeper:
                 return self._decide(case, mine, settled)
         except Closed:
             raise
-        except Exception:
-            _log.exception(
-                "it could not be decided what is kept of generation %d", group_generation, extra={"action": "prune"}
-            )
+        except Exception as error:
+            text = "it could not be decided what is kept of generation %d: %s"
+            unknown = not isinstance(error, ViewcacheError)  # of a full disk, say, the words are enough
+            _log.error(text, group_generation, error, exc_info=unknown, extra={"action": "prune"})
             with guard():
                 for work in case.works:
                     work.keep(None)

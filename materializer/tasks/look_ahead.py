@@ -189,6 +189,8 @@ class LookAhead:
             work(*arguments)
         except Closed:
             pass  # nobody will read it
+        except ViewcacheError as error:
+            _log.warning("the look-ahead failed: %s", error, extra={"action": "plan_failed"})
         except Exception:
             _log.exception("the look-ahead failed", extra={"action": "plan_failed"})
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import viewcache
+from tests import tiny
 from tests.disk import fill, mounted, without_room
 from tests.faults.caches import assert_at_rest, config, digest_of, objects_of, read_all
 from tests.faults.strace import Fault, Hits, catalog_writer, injected, need_strace
@@ -252,6 +253,35 @@ def test_a_disk_without_a_byte_is_opened(
     with viewcache.open(config(store, videos), service="off") as cache:
         assert dict(read_all(cache)) == truth
     assert_at_rest(store)
+
+
+def test_what_is_kept_cannot_be_recorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a task leaves, it is decided anew what is kept for the other: the log says why not, without a traceback."""
+    tiny.make_decoding_dear(monkeypatch)
+    videos = tiny.encode_folder(tmp_path / "videos", {f"v{k}.mp4": 40 + k for k in range(12)})
+    with mounted(tmp_path / "disk", 60 << 20) as disk:
+        first = tiny.config(disk / "store", videos, cache={"budget": "300kB", "service": "off"}, epochs=6)
+        second = {"dataset": first["dataset"] | {"tag": "other"}}  # type: ignore[operator] # it is a mapping
+        with viewcache.open([first, second]) as cache:
+            for name in ("train", "other"):
+                cache.task(name).sit().read(0, 0)
+            cache.owner.look_ahead.wait_idle()
+            assert words_of(caplog, "prune") == []
+            fill(disk)
+            size = 1 << 20
+            while size > 16:  # what is reserved, and what the log has claimed
+                try:
+                    cache.catalog.set_setting("test", "x" * size)
+                except Full:
+                    size //= 2
+                fill(disk)
+            cache.owner.suspend("train")
+            cache.owner.look_ahead.wait_idle()
+            (disk / "ballast").unlink()
+    assert any("could not be decided" in each and "No space left" in each for each in words_of(caplog, "prune"))
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
 
 
 @pytest.mark.parametrize("command", ["evict", "gc"])
