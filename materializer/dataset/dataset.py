@@ -248,11 +248,6 @@ class Dataset:
         """Whether the file of an item is gone, or has other content, as far as is known."""
         return bool(self.missing([item_id])[0])
 
-    def video_of(self, item_id: int) -> int:
-        """The video of an item; of one that it has no more, the item itself."""
-        row = int(self.items.row_of.find([item_id])[0])
-        return item_id if row < 0 else int(self.files.ids[self.items.file[row]])
-
     def missing(self, ids: ArrayLike) -> NDArray[np.bool_]:
         """(ids,) the same of several items."""
         rows = self.items.row_of.find(ids)

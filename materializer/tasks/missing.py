@@ -37,12 +37,14 @@ class StandIns:
         self._known: set[int] = set()
         self._lines: list[str] = []
 
-    def note(self, video_id: int, why: str, media: str) -> None:
-        """Another one stands in for a video; of each the first time counts."""
+    def note(self, dataset: Dataset, item_id: int, why: str) -> None:
+        """Another one stands in for an item; of each video the first time counts."""
+        row = int(dataset.items.row_of.find([item_id])[0])
+        video_id = item_id if row < 0 else int(dataset.files.ids[dataset.items.file[row]])
         with self._lock:
             if video_id not in self._known:
                 self._known.add(video_id)
-                self._lines.append(f"another {media} stands in: {why}")
+                self._lines.append(f"another {dataset.spec.media} stands in: {why}")
 
     def after(self, count: int) -> tuple[str, ...]:
         """The lines behind the first ``count``."""
@@ -177,7 +179,7 @@ def tell_of_missing(
         if each.policy == "replace" and each.position < positions and dataset.is_missing(each.video_id)
     ]
     for each in gone:
-        told.note(dataset.video_of(each.video_id), each.reason, dataset.spec.media)
+        told.note(dataset, each.video_id, each.reason)
     if gone:
         epochs, why = sorted({each.epoch for each in gone}), sorted({each.reason for each in gone})
         places = f"{len(gone)} places" if len(gone) > 1 else "one place"

@@ -103,7 +103,7 @@ class Replacing:
         if gone:
             what = f"another {dataset.spec.media} stands in: {why}"
             _log.warning("task %r: %s", self._spec.name, what, extra={"action": "missing_videos"})
-            self.told.note(dataset.video_of(clips.item_id(rows[0])), why, dataset.spec.media)
+            self.told.note(dataset, clips.item_id(rows[0]), why)
         plan, records, chosen = clips.plan, [], []
         among = plan.items.ids if isinstance(clips, ActiveGeneration) else dataset.items.ids
         may = dataset.may_stand_in(among, self._spec.sampling.span)
