@@ -187,7 +187,7 @@ def expect(fingerprints: Mapping[str, str]) -> None:
         op = _custom.get(name)
         if op is not None and op.fingerprint != planned:
             _refused[name] = (
-                f"operation {name!r}: its file was changed after the cache was opened, and what it makes would be "
+                f"operation {name!r}: its file was changed after it was imported, and what it makes would be "
                 "stored under keys of the code before; end the service by `viewcache stop`, or open the cache in a new "
                 "process. If no file was changed it holds other weights or values in each process: seed or load them "
                 "where its module makes them, and hold nothing of the time or of the process"

@@ -109,7 +109,7 @@ def test_a_worker_that_finds_other_code_makes_nothing(
     with registry.own_registrations(), viewcache.open(given) as cache:
         source.write_text(MODULE.format(what="edited", body="return 254 - frame"))
         with pytest.raises(
-            Broken, match=r"'spoil_edited': its file was changed after the cache was opened.*viewcache stop"
+            Broken, match=r"'spoil_edited': its file was changed after it was imported.*viewcache stop"
         ):
             cache.read("t", 0, 0)
 
