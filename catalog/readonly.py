@@ -209,9 +209,8 @@ def _on_duckdb(
         connection.execute("begin transaction read only")
         for sql in queries:
             _check_one_select(sql, [statement.type.name for statement in connection.extract_statements(sql)])
-            named = {
-                name: parameters[name] for name in _MARK.findall(sql) if name in parameters
-            }  # DuckDB takes no more
+            # DuckDB takes no more than the statement names.
+            named = {name: parameters[name] for name in _MARK.findall(sql) if name in parameters}
             reader = connection.execute(sql, named).to_arrow_reader(2048)
             yield _first_rows(reader.schema, reader, limits)
     except (duckdb.Error, MemoryError) as error:

@@ -165,7 +165,7 @@ class Batches:
         with self._slots:
             client = Client(Path(self._located.root), texts_of(map(Path, files)), may_start=bool(files))
             try:
-                asked, one = AttachedTask(client, TaskFacts.of(client, task)), range(clip, clip + 1)
+                asked, one = AttachedTask(client, TaskFacts.of(client, task), {}), range(clip, clip + 1)
                 pixels = asked.clips(epoch, iteration, one)
                 heard = None if asked.audio_shape is None else asked.audio(epoch, iteration, one)[0]
                 self._remember((task, epoch, iteration), asked.recipes(epoch, iteration))

@@ -72,6 +72,7 @@ class AboutTask(Answer, tag="about_task"):
     epochs: int
     seed: int
     layout: str
+    """As whoever opened the task says; each process that described it hands out in its own."""
     videos_per_batch: int
     samples_per_video: int
     classes: tuple[str, ...]

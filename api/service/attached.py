@@ -68,15 +68,18 @@ class AttachedCache(CacheReads):
 
             end_idle_op_workers()  # they have said what they serve, and the service has its own
         root = Path(config.cache.local.url)
+        self._making: Making | None = None
+        self._known: dict[str, str] = {}
+        """Name of each task here → its name at the service."""
+        self._layouts: dict[str, str] = {}
+        """The latter → the layout that this process gave it; another process may have given it another."""
         self._held = hold(_op_names(config))
         try:
             self._client = Client(root, self._sources, job, may_start=may_start, progress=progress)
-            self._known = self._names(config, self._client.connected().welcome.tasks)
-            """Name of each task here → its name at the service."""
+            self._know(config, self._client.connected().welcome.tasks)
         except BaseException:
             self._held.release()
             raise
-        self._making: Making | None = None
         self._tasks: dict[str, AttachedTask] = {}
         opened.enter(self)
         atexit.register(self.close)
@@ -121,7 +124,7 @@ class AttachedCache(CacheReads):
         self.check_open()
         name = text("task", name)
         if name not in self._tasks:
-            self._tasks[name] = AttachedTask(self._client, TaskFacts.of(self._client, self._known.get(name, name)))
+            self._tasks[name] = self._attached(TaskFacts.of(self._client, self._known.get(name, name)))
             for warning in self._class_warnings([name]):
                 _log.warning("%s", warning, extra={"action": "files_changed"})
         return self._tasks[name]
@@ -179,13 +182,16 @@ class AttachedCache(CacheReads):
         ask = asks.Join(documents_of(sources), self._client.job)
         names = self._client.ask(answers.Joined, ask, progress).tasks
         self._client.remember(sources)
-        joined = self._names(config, names)
-        self._known |= joined
-        return tuple(joined)
+        self._know(config, names)
+        return tuple(task.name for task in config.tasks)
 
-    @staticmethod
-    def _names(config: Config, at_service: Sequence[str]) -> dict[str, str]:
-        return dict(zip((task.name for task in config.tasks), at_service, strict=True))
+    def _know(self, config: Config, at_service: Sequence[str]) -> None:
+        """This process has described tasks, which have these names at the service."""
+        for task, name in zip(config.tasks, at_service, strict=True):
+            self._known[task.name], self._layouts[name] = name, str(task.layout)
+
+    def _attached(self, facts: TaskFacts) -> AttachedTask:
+        return AttachedTask(self._client, facts, self._layouts)
 
     def leave(self, name: str) -> None:
         """A task has ended; see `Cache.leave`."""
@@ -242,7 +248,7 @@ def _again(
         for each in joined:
             cache._join(each)
         for name, facts in told.items():
-            cache._tasks[name] = AttachedTask(cache._client, TaskFacts(cache._client, facts))
+            cache._tasks[name] = cache._attached(TaskFacts(cache._client, facts))
     except BaseException:
         cache.close()
         raise

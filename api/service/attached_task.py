@@ -7,7 +7,7 @@ load no database and no decoder, so that a DataLoader's worker starts quickly an
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,11 +78,17 @@ class AttachedSeat:
 class AttachedTask:
     """The handle of a task whose cache another process owns. Thread-safe."""
 
-    def __init__(self, client: Client, facts: TaskFacts) -> None:
-        """Ask through a client."""
+    def __init__(self, client: Client, facts: TaskFacts, layouts: Mapping[str, str]) -> None:
+        """Ask through a client.
+
+        Args:
+            client: asks.
+            facts: what is known of the task.
+            layouts: of the tasks that this process described, by their names at the service.
+        """
         self.client = client
         self.facts = facts
-        """What is known of it."""
+        self._layouts = layouts
         self._iterations: dict[tuple[str, int], int] = {}
         """Run of the service and epoch → batches in it: epochs that are not drawn may have others in the next run."""
         self._read_ops = [
@@ -121,8 +127,8 @@ class AttachedTask:
 
     @property
     def layout(self) -> str:
-        """Axis order of its clips: ``TCHW``, ``CTHW`` or ``THWC``."""
-        return self._about.layout
+        """Axis order of its clips, as this process described the task, else as who opened it did."""
+        return self._layouts.get(self.name, self._about.layout)
 
     @property
     def videos_per_batch(self) -> int:

@@ -228,7 +228,7 @@ class Owner:
             The names of all of them.
 
         Raises:
-            ConfigError: a task of the name is open with another definition, or fewer epochs.
+            ConfigError: a task of the name is open with another definition, other keys of its dataset, or fewer epochs.
             BadInput: see `Cache.join`; so are the other errors.
         """
         names = tuple(task.name for task in more.tasks)

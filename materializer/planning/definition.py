@@ -11,10 +11,9 @@ from viewcache.materializer.planning.graph import AbstractGraph, check_graph
 from viewcache.materializer.sampling import ClipSelection, SamplingSpec
 from viewcache.materializer.spec import ROOT, CacheSpec, DatasetSpec, OpCall, StepSpec, TaskSpec
 
-__all__ = ["canonical", "graph_of", "places_of", "seed_of", "stage_of"]
+__all__ = ["NOT_DEFINING", "canonical", "graph_of", "places_of", "seed_of", "stage_of"]
 
-# What may change between two runs without changing what any path means, so it is no part of a task's definition.
-_NOT_DEFINING = {
+NOT_DEFINING: dict[type, tuple[str, ...]] = {
     TaskSpec: ("name", "epochs", "layout"),
     DatasetSpec: (
         "fields",
@@ -28,6 +27,7 @@ _NOT_DEFINING = {
     ),
     StepSpec: ("name",),
 }
+"""What may change between two runs without changing what any path means, so it is no part of a task's definition."""
 _LEFT_OUT: dict[type, dict[str, object]] = {
     DatasetSpec: {
         "media": Media.VIDEO,
@@ -61,7 +61,8 @@ def canonical(cache: CacheSpec, task: TaskSpec) -> str:
 
     It holds the dataset, the sampling, the steps in the order of work, drop_last and the seed. It leaves out the task's
     name, which the catalog keeps beside it, and what may change from run to run: places in files, the steps' names,
-    ``epochs``, ``fields``, ``layout``, ``on_changed_video``, ``on_missing_video``, ``probe``, ``remote``, ``settle``.
+    ``epochs``, ``layout``, and of the dataset ``fields``, ``follow_links``, ``link_roots``, ``on_changed_video``,
+    ``on_missing_video``, ``probe``, ``remote`` and ``settle``.
     """
     values = _plain(replace(task, seed=seed_of(cache, task)))
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -85,7 +86,7 @@ def stage_of(op: OpCall) -> str:
 def _plain(value: object) -> object:
     """Plain JSON values of a spec; fields that do not compare, which are places, are left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        skipped, usual = _NOT_DEFINING.get(type(value), ()), _LEFT_OUT.get(type(value), {})
+        skipped, usual = NOT_DEFINING.get(type(value), ()), _LEFT_OUT.get(type(value), {})
         named = ((f.name, getattr(value, f.name)) for f in fields(value) if f.compare and f.name not in skipped)
         return {name: _plain(each) for name, each in named if name not in usual or each != usual[name]}
     if isinstance(value, tuple):

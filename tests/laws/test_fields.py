@@ -158,7 +158,9 @@ def test_a_service_has_one_choice_of_fields(tmp_path: Path, folder: Path, table:
     """A client that asks a service for other fields of an open task is told, instead of getting those of the task."""
     with opened(folder, tmp_path / "s", service, labels=table, fields="age") as cache:
         if service == "auto":
-            with pytest.raises(ConfigError, match="open with the fields age, here it has caption, age: end"):
+            with pytest.raises(
+                ConfigError, match=r"open with fields: \[age\]; here it has fields: \[caption, age\]\. End"
+            ):
                 opened(folder, tmp_path / "s", service, labels=table, fields=["caption", "age"])
         assert as_lists(cache.read("train", 0, 0).fields["age"])
 
