@@ -2,6 +2,7 @@
 
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ def test_of_an_image_little_more_is_held_than_what_is_its_own(tmp_path: Path) ->
     try:
         dataset, numbers = catalog.register_dataset("/images"), np.arange(COUNT)
         paths = [f"class{number % 100:03}/{number:06}.jpg" for number in range(COUNT)]
-        own = {
+        own: dict[str, Any] = {
             "uri": [f"/images/{path}" for path in paths],
             "name": [path.removesuffix(".jpg").replace("/", ".-") for path in paths],
             "key": [f"{number:032x}" for number in range(COUNT)],

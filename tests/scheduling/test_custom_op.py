@@ -108,9 +108,7 @@ def test_a_worker_that_finds_other_code_makes_nothing(
     given["dataset"]["augmentation"][-1]["config"].append({"spoil_edited": {}})
     with registry.own_registrations(), viewcache.open(given) as cache:
         source.write_text(MODULE.format(what="edited", body="return 254 - frame"))
-        with pytest.raises(
-            Broken, match=r"'spoil_edited': its file was changed after it was imported.*viewcache stop"
-        ):
+        with pytest.raises(Broken, match=r"'spoil_edited': its file was changed after it was imported.*viewcache stop"):
             cache.read("t", 0, 0)
 
 
