@@ -386,8 +386,8 @@ def _source_fingerprint(cls: type) -> str:
     for base in cls.__mro__:
         if is_ours(base) or base.__module__ in ("builtins", "abc", "typing"):
             continue
-        source = _defined_in.get(base) or _module_source(base)
-        if source is not None:
+        source = _defined_in.get(base)
+        if source is None and (source := _module_source(base)) is not None:
             check_loaded(sys.modules[base.__module__], source)
         if source is None:
             raise BadInput(
