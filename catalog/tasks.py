@@ -27,6 +27,7 @@ __all__ = [
     "set_item_labels",
     "set_labels",
     "set_video_columns",
+    "set_video_etags",
     "set_video_keys",
     "settle_draws",
     "upsert_videos",
@@ -122,6 +123,11 @@ def set_labels(session: Session, labels: Mapping[int, str | None]) -> None:
 def set_video_keys(session: Session, keys: Mapping[int, str]) -> None:
     """Give files the keys of other contents."""
     session.run("set_video_keys", given=pa.table({"video_id": list(keys), "key": list(keys.values())}))
+
+
+def set_video_etags(session: Session, etags: Mapping[int, str | None]) -> None:
+    """Give files the marks of their versions."""
+    session.run("set_video_etags", given=pa.table({"video_id": list(etags), "etag": list(etags.values())}))
 
 
 def set_video_columns(session: Session, table: pa.Table) -> None:

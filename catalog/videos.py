@@ -72,6 +72,10 @@ class Videos(ABC):
         if keys:
             self._call(lambda session: tasks.set_video_keys(session, keys))
 
+    def set_video_etags(self, etags: Mapping[int, str | None]) -> None:
+        """Record what a server marks the versions of files with, which are the same, by ``video_id``."""
+        self._call(lambda session: tasks.set_video_etags(session, etags))
+
     def mark_missing(self, video_ids: Iterable[int], *, missing: bool = True) -> None:
         """Record that the files of videos went, or were replaced, while the cache is open (small); or are back.
 

@@ -23,7 +23,8 @@ from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
 from viewcache.materializer.media.reaching import cure, is_absent, is_passing, reach
-from viewcache.materializer.media.source import Stamp, is_local, local_path, said, shown, stamp_of
+from viewcache.materializer.media.source import is_local, local_path, said, shown
+from viewcache.materializer.media.stamp import Stamp, stamp_of
 from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
 from viewcache.suggest import did_you_mean

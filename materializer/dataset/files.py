@@ -29,7 +29,7 @@ from viewcache.materializer.dataset.file_facts import (
     unknown_ticks,
 )
 from viewcache.materializer.dataset.headers import Headers, Looked
-from viewcache.materializer.dataset.listed import Found, Listed
+from viewcache.materializer.dataset.listed import Found, Listed, Recorded
 from viewcache.materializer.dataset.numbers import numbers
 from viewcache.materializer.dataset.recording import key_found, record_found, write_found_indexes
 from viewcache.materializer.dataset.scan import Keep
@@ -175,9 +175,11 @@ class Files:
         """The same of several."""
         at = np.array(rows, np.int64)
         etags = (etag or "" for etag in self._etags.taken(at)[:])
-        stamps = map(Stamp, self.file_bytes[at].tolist(), self._mtime_ns[at].tolist(), etags)
-        each = zip(self.uris.taken(at), self.paths.taken(at), stamps, strict=True)
-        return [Found(uri, path, stamp, as_stored=self.as_stored) for uri, path, stamp in each]
+        stamps = [*map(Stamp, self.file_bytes[at].tolist(), self._mtime_ns[at].tolist(), etags)]
+        sure = (self.whole[at] & ~self.unread[at]).tolist()
+        known = [Recorded(self.keys[row], stamps[k] if sure[k] else None) for k, row in enumerate(rows)]
+        each = zip(self.uris.taken(at), self.paths.taken(at), stamps, known, strict=True)
+        return [Found(uri, path, stamp, as_stored=self.as_stored, recorded=of) for uri, path, stamp, of in each]
 
     def stamp(self, row: int) -> Stamp:
         """The version of a file that was listed."""
@@ -400,8 +402,7 @@ class Files:
             if key != self.keys[row] and facts is not None:  # replaced since it was listed, and nobody has seen it
                 with self._lock:
                     self.keys[row] = key
-                    self.file_bytes[row], self._mtime_ns[row] = facts.stamp.size, facts.stamp.mtime_ns
-                    self._etags[row] = facts.stamp.etag
+                    self.file_bytes[row], self._mtime_ns[row], self._etags[row] = facts.stamp
                 others[int(self.ids[row])] = key
             self.learn(row, found, at)
         self._catalog.set_video_keys(others)
@@ -409,8 +410,7 @@ class Files:
     def _record(self, looked: Sequence[Looked]) -> None:
         """Let the catalog know what was learned of files that were only listed."""
         ids = [int(self.ids[row]) for row, *_ in looked]
-        places = self._index_at[[row for row, *_ in looked]].tolist()
-        index_at = [None if at < 0 else at for at in places]
+        index_at = [None if at < 0 else at for at in self._index_at[[row for row, *_ in looked]].tolist()]
         record_found(self._catalog, ids, [(file, found) for _, file, found in looked], index_at)
 
 

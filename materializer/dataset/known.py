@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from viewcache.catalog.records import WENT_WHILE_OPEN, VideoStatus
 from viewcache.materializer.choices import ProbeMode
-from viewcache.materializer.dataset.listed import Found, Listed
+from viewcache.materializer.dataset.listed import Found, Listed, Recorded
 from viewcache.materializer.dataset.numbers import numbers
-from viewcache.materializer.dataset.recording import video_key
+from viewcache.materializer.dataset.recording import is_key_of, video_key
 from viewcache.materializer.dataset.texts import RepeatedTexts, Texts
 from viewcache.materializer.media.index import TOO_LARGE
-from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.media.stamp import VALIDATORS, Stamp
 from viewcache.materializer.spec import DatasetSpec
 
 __all__ = ["STAMP", "Known", "KnownFiles"]
@@ -94,7 +94,18 @@ class Known:
             if spec.probe == ProbeMode.TIMES:
                 enough = enough | _is_known(self.rows["time_step"])
         held[held] = sure[known] & (enough[known] | ~self.has_frames[known])
-        return held
+        # A bad file is looked into once more: its key tells by what stamp it is bad, so this cannot be set alone.
+        return held & ~(self.have(at, VideoStatus.BAD) & self.marked_anew(listed, at))
+
+    def marked_anew(self, listed: Listed, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which registered files have an etag that is not the one on record, as where a server told none before."""
+        marked = at >= 0
+        if not any(listed.etags.values):  # as of all local files
+            return np.zeros(len(at), bool)
+        rows = np.flatnonzero(marked)
+        now, before = listed.etags.taken(rows).array, RepeatedTexts(self.rows["etag"]).taken(at[rows]).array
+        marked[rows] = _is_true(pc.and_(pc.not_equal(now, ""), pc.not_equal(now, before.fill_null(""))))
+        return marked
 
     def _same(self, listed: Listed, mine: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of some files have the size and time, or the etag, that is known of them; see `Stamp.same`."""
@@ -102,6 +113,8 @@ class Known:
         same = (listed.sizes[mine] == sizes) & (listed.mtimes_ns[mine] == times)
         etag, before = (each.array for each in (listed.etags.taken(mine), RepeatedTexts(self.rows["etag"]).taken(at)))
         both = _is_true(pc.and_(pc.not_equal(etag, ""), pc.not_equal(before, "")))
+        for header in VALIDATORS if both.any() else ():
+            both &= _is_true(pc.equal(*(pc.starts_with(each, f"{header}: ") for each in (etag, before))))
         return np.asarray(np.where(both, _is_true(pc.equal(etag, before)), same))
 
     def are_others(self, listed: Listed, mine: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -117,8 +130,8 @@ class Known:
         for first in range(0, len(asked), AT_ONCE):
             part = asked[first : first + AT_ONCE]
             keys = self.rows["key"].take(pa.array(at[part])).to_pylist()
-            here = (video_key(file.uri, file.stamp, as_stored=file.as_stored) for file in listed.some(mine[part]))
-            others[part] = [now != before for now, before in zip(here, keys, strict=True)]
+            here = listed.some(mine[part])
+            others[part] = [not is_key_of(key, file, file.stamp) for key, file in zip(keys, here, strict=True)]
         return others
 
     def were_there(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -169,6 +182,13 @@ class KnownFiles:
             return frames is not None
         # Size and time of a file that could not be read for now are not on record: of these only facts tell.
         return self.of(file.uri, "key") != self._key(file) and (size >= 0 or frames is not None)
+
+    def recorded(self, file: Found) -> Recorded | None:
+        """The version on record of a content that somebody may have seen; see `was_whole` of what a row is of."""
+        key, size, kind = (self.of(file.uri, name) for name in ("key", "size_bytes", "error_kind"))
+        if kind is not None and not self.was_whole(file):
+            return None
+        return Recorded(key, None if kind is not None or size is None else self._stamp(file))
 
     def is_replaced(self, file: Found) -> bool:
         """Whether a file that was gone, or went bad, is here with another size or time than when it was recorded so.

@@ -17,10 +17,19 @@ from viewcache.materializer.dataset.texts import RepeatedTexts, Texts
 from viewcache.materializer.freed_memory import give_back_after
 from viewcache.materializer.media.source import Stamp
 
-__all__ = ["Found", "Listed", "in_order"]
+__all__ = ["Found", "Listed", "Recorded", "in_order"]
 
 AT_A_TIME = 1 << 16
 """Files that are objects of Python at the same time while columns are made of them."""
+
+
+class Recorded(NamedTuple):
+    """The version of a file that is on record."""
+
+    key: str
+    """Its content key."""
+    stamp: Stamp | None
+    """None where the key alone is known for sure: nobody has read the file, or it is bad now and was not once."""
 
 
 class Found(NamedTuple):
@@ -39,6 +48,8 @@ class Found(NamedTuple):
     """Whether a list file names it and it is not there."""
     as_stored: bool = False
     """Whether it is an image that is taken as it is stored, whatever orientation it tells."""
+    recorded: Recorded | None = None
+    """The version on record, for whoever looks into the file; columns do not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ class Listed(Sequence[Found]):
     @classmethod
     def _part(cls, some: Sequence[Found]) -> "Listed":
         columns = zip(*some, strict=True) if some else [()] * len(Found._fields)
-        uris, paths, stamps, problems, roots, absent, as_stored = columns
+        uris, paths, stamps, problems, roots, absent, as_stored, _ = columns
         sizes, mtimes_ns, etags = zip(*stamps, strict=True) if some else [()] * 3
         return cls(
             Texts(pa.array(uris, pa.large_string())),

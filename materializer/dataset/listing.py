@@ -313,6 +313,7 @@ class _Listing:
         Unless that is to be the whole, most of what is new is left out where there is much of it.
         """
         asked = ~self.known.holds(self.found, self.at, self.spec)
+        self._mark(np.flatnonzero(~asked & self.known.marked_anew(self.found, self.at)))
         known = len(self.found) - int(asked.sum())
         if not whole:
             new = asked & self.known.have(self.at, VideoStatus.LISTED)
@@ -325,7 +326,8 @@ class _Listing:
         todo = np.flatnonzero(asked)
         few = self.known.few(self.at[todo])
         with Batches(partial(self._record, few), RECORD_EVERY_S) as batches:
-            for done, (file, found) in enumerate(self._looked(self.found.some(todo), few, workers), known + 1):
+            files = [file._replace(recorded=few.recorded(file)) for file in self.found.some(todo)]
+            for done, (file, found) in enumerate(self._looked(files, few, workers), known + 1):
                 batches.add([(file, found)])
                 if progress is not None:
                     progress(done, len(self.found), few.of(file.uri, "name"))
@@ -333,6 +335,16 @@ class _Listing:
             self._know()
         if self.replaced.versions and self.tells:  # these were told of as replaced
             self._told(f"{TOLD}:{self.dataset_id}", 0)
+
+    def _mark(self, rows: NDArray[np.int64]) -> None:
+        """Record the etags of files that are as they were, but had none, or another kind: by these they go from now on.
+
+        They keep their keys, and so what was made of them.
+        """
+        if len(rows):
+            ids = self.known.rows["video_id"].to_numpy()[self.at[rows]].tolist()
+            self.catalog.set_video_etags(dict(zip(ids, self.found.etags.at(rows), strict=True)))
+            self._know()
 
     def _looked(self, todo: Sequence[Found], few: KnownFiles, workers: int) -> Iterator[tuple[Found, Scanned]]:
         for each in todo:

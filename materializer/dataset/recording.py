@@ -23,6 +23,8 @@ __all__ = [
     "Behind",
     "facts_table",
     "gone_rows",
+    "is_key_of",
+    "is_recorded",
     "key_found",
     "listed_rows",
     "record_bad",
@@ -53,9 +55,33 @@ def video_key(uri: str, stamp: Stamp, *, as_stored: bool = False) -> str:
 
 
 def key_found(file: Found, found: Scanned) -> str:
-    """The content key of what was found: a file may be replaced between the listing and the look into it."""
-    stamp = file.stamp if found.facts is None else found.facts.stamp
-    return video_key(file.uri, stamp, as_stored=file.as_stored)
+    """The content key of what was found: a file may be replaced between the listing and the look into it.
+
+    The version on record keeps its key, and so what was made of it. Of a bad file there is nothing: its key tells by
+    what stamp it is bad, see `KnownFiles.was_whole`.
+    """
+    if file.recorded is not None and not found.error and is_recorded(file, found):
+        return file.recorded.key
+    return video_key(file.uri, _stamp_found(file, found), as_stored=file.as_stored)
+
+
+def is_recorded(file: Found, found: Scanned) -> bool:
+    """Whether what was found is the version that is on record, though its key may be of a stamp that told less."""
+    if file.recorded is None:
+        return False
+    key, before = file.recorded
+    now = _stamp_found(file, found)
+    return (before is not None and before.same(now)) or is_key_of(key, file, now, less=before is None)
+
+
+def is_key_of(key: str, file: Found, stamp: Stamp, *, less: bool = True) -> bool:
+    """Whether a version of a file has a key; or had it, when ``less`` was known of it: no etag."""
+    stamps = (stamp, stamp._replace(etag="")) if less and stamp.etag else (stamp,)
+    return any(key == video_key(file.uri, each, as_stored=file.as_stored) for each in stamps)
+
+
+def _stamp_found(file: Found, found: Scanned) -> Stamp:
+    return file.stamp if found.facts is None else found.facts.stamp
 
 
 Item = TypeVar("Item")
@@ -237,4 +263,4 @@ def _stamp(file: Found, found: Scanned) -> Stamp:
     """The version of the bytes that were read; none where the next look may find something else."""
     if not found.lasting:
         return Stamp(-1)
-    return file.stamp if found.facts is None else found.facts.stamp
+    return _stamp_found(file, found)

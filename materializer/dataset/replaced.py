@@ -12,7 +12,7 @@ from viewcache.failpoints import failpoint
 from viewcache.materializer.choices import OnChangedVideo
 from viewcache.materializer.dataset.known import KnownFiles
 from viewcache.materializer.dataset.listed import Found
-from viewcache.materializer.dataset.recording import key_found
+from viewcache.materializer.dataset.recording import is_recorded, key_found
 from viewcache.materializer.dataset.versions import version_name
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
@@ -110,7 +110,7 @@ class ReplacedFiles:
         """
         status, key, index_at = (known.of(file.uri, name) for name in ("status", "key", "index_at"))
         left = status in (VideoStatus.BAD, VideoStatus.GONE)
-        if (left and not known.was_whole(file)) or key == key_found(file, new):
+        if (left and not known.was_whole(file)) or is_recorded(file, new):
             return False
         if status == VideoStatus.LISTED and known.of(file.uri, "size_bytes") is not None:
             return False  # nobody has looked into it; of what a lost catalog got from its journal there is no size

@@ -12,11 +12,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadVideo, SourceUnreachable, ViewcacheError
 from viewcache.materializer.media.reaching import blame_the_process, failure_of, is_absent, reach
+from viewcache.materializer.media.stamp import NO_FILE, Stamp, stamp_of
 from viewcache.materializer.places import places_of
 from viewcache.store.quiet import quiet_requests
 
@@ -51,29 +52,8 @@ SMALL_BLOCK = 16 << 10
 BLOCKS = 32
 """Remote blocks kept: a scan looks at most packets twice, and is to fetch most files once."""
 
-
-class Stamp(NamedTuple):
-    """What tells one version of a file from the next."""
-
-    size: int
-    """Bytes."""
-    mtime_ns: int = 0
-    """Nanoseconds since the epoch; 0 where the file system has none."""
-    etag: str = ""
-    """The object store's own version mark; empty where there is none."""
-
-    def same(self, other: "Stamp") -> bool:
-        """Whether both are of one version: by etag where both have one, else by size and time."""
-        if self.etag and other.etag:
-            return self.etag == other.etag
-        return self.size == other.size and self.mtime_ns == other.mtime_ns
-
-
 _RETIRED = re.compile(r"#content=[0-9a-f]{32}$")
 _URL = re.compile(r"\w+://[^\s'\")>]+")
-
-NO_FILE = Stamp(-1)
-"""Of a file that is not there."""
 
 
 def is_local(uri: str) -> bool:
@@ -361,15 +341,6 @@ class RangeFile(io.RawIOBase):
             self._at += len(part)
             left -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def stamp_of(info: dict[str, Any]) -> Stamp:
-    """The version of a remote file from fsspec's ``info``."""
-    etag = str(info.get("ETag") or info.get("etag") or info.get("md5") or info.get("generation") or "")
-    time = info.get("mtime") or info.get("LastModified") or info.get("last_modified") or info.get("created") or 0
-    stamp = time.timestamp() if hasattr(time, "timestamp") else time
-    mtime_ns = int(stamp * 1e9) if isinstance(stamp, int | float) else 0
-    return Stamp(int(info.get("size") or 0), mtime_ns, etag.strip('"'))
 
 
 def stamp_now(uri: str) -> Stamp | None:

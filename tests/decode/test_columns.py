@@ -99,7 +99,9 @@ def test_names_are_found(names: set[str], other: str) -> None:
 
 PROBLEMS, ROOTS = st.sampled_from(["", "is bad"]), st.sampled_from(["", "one", "two"])
 FILES = st.booleans().flatmap(
-    lambda as_stored: st.lists(st.builds(Found, TEXT, TEXT, STAMPS, PROBLEMS, ROOTS, st.booleans(), st.just(as_stored)))
+    lambda as_stored: st.lists(
+        st.builds(Found, TEXT, TEXT, STAMPS, PROBLEMS, ROOTS, st.booleans(), st.just(as_stored), st.none())
+    )
 )
 """Files of one listing, all of which are taken as they are stored, or none."""
 

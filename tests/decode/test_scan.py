@@ -1,5 +1,6 @@
 """Looking into files: complete, by header or by every packet, in processes that a hostile file cannot take along."""
 
+import itertools
 import os
 import resource
 import subprocess
@@ -19,7 +20,7 @@ from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.recording import video_key
 from viewcache.materializer.dataset.scan import ScanProcess, scan
 from viewcache.materializer.media.facts import Scanned
-from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.media.stamp import Stamp, stamp_of
 
 pytestmark = pytest.mark.usefixtures("spawned")
 
@@ -200,6 +201,19 @@ def test_video_keys_are_pinned() -> None:
         == video_key("s3://b/a.mp4", Stamp(6, 8, "e"))
         == "f1141510e05b283cc4e4bf78cf944a56"
     )
+
+
+def test_marks_of_one_kind_are_compared() -> None:
+    """An ETag says nothing beside a time that stands in for one: then sizes do, as where one side has no mark."""
+    bare, dated = Stamp(5), stamp_of({"size": 5, "Last-Modified": "Tue, 14 Nov 2023 22:13:20 GMT"})
+    later = stamp_of({"size": 5, "Last-Modified": "Thu, 09 Oct 2025 08:53:20 GMT"})
+    marked = stamp_of({"size": 5, "ETag": '"e"', "Last-Modified": "Tue, 14 Nov 2023 22:13:20 GMT"})
+    digest = stamp_of({"size": 5, "Content-MD5": "Q2hlY2sgSW50ZWdyaXR5IQ==", "Last-Modified": "never"})
+    assert marked == Stamp(5, 0, "e")
+    assert digest.etag.startswith("Content-MD5: ")
+    for one, other in itertools.combinations([bare, dated, later, marked, digest], 2):
+        assert one.same(other) is other.same(one) is ((one, other) != (dated, later))
+        assert not one.same(other._replace(size=6))
 
 
 def limited(code: str) -> subprocess.CompletedProcess[str]:

@@ -34,7 +34,8 @@ class _Handler(BaseHTTPRequestHandler):
         part = data[start:end]
         self.send_response(206 if asked and server.ranges else 200)
         self.send_header("Content-Length", str(len(part)))
-        self.send_header("ETag", '"version-1"')
+        for header, mark in server.marks.items():
+            self.send_header(header, mark)
         if server.ranges:
             self.send_header("Accept-Ranges", "bytes")
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
@@ -56,6 +57,8 @@ class WebServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.ranges = True
+        self.marks = {"ETag": '"version-1"'}
+        """Headers that tell the version of every file."""
         self.status = 0
         """Of HTTP, with which it answers whatever is asked; 0 = the files are there."""
         self.sent = 0
