@@ -20,6 +20,7 @@ from viewcache.api.views.paths import AT, NodeKind, ViewPath, parse_path
 from viewcache.api.views.payload import Payload, PayloadFile, SourceFile, npy_head
 from viewcache.api.views.zarr_group import view_group
 from viewcache.errors import Broken, NotFound, ViewcacheError, ViewNotFound
+from viewcache.materializer.media.far_files import open_far
 from viewcache.materializer.media.source import is_local, local_path
 from viewcache.materializer.reading.batch import Buffers
 from viewcache.materializer.reading.values import FrameRequest, VideoInfo
@@ -199,10 +200,7 @@ class ViewTree:
             found = self._source(where)
             if is_local(found.uri):
                 return SourceFile(local_path(found.uri), found.stamp)
-            import fsspec
-
-            opened: IO[bytes] = fsspec.open(found.uri).open()
-            return opened
+            return open_far(found.uri)
         return cast(IO[bytes], PayloadFile(self.payload(path), path))
 
     def read(self, path: str, start: int | None = None, end: int | None = None) -> bytes:

@@ -22,11 +22,11 @@ from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
+from viewcache.materializer.media.far_files import far_file
 from viewcache.materializer.media.reaching import cure, is_absent, is_passing, reach
 from viewcache.materializer.media.source import is_local, local_path, said, shown
 from viewcache.materializer.media.stamp import Stamp, stamp_of
 from viewcache.materializer.places import places_of
-from viewcache.store.quiet import quiet_requests
 from viewcache.suggest import did_you_mean
 
 __all__ = ["discover"]
@@ -352,7 +352,6 @@ def _remote(uri: str) -> tuple[str, list[Found]]:
     """A remote place: the folder that paths are seen from, as a URL, and the files."""
     fs, path = _file_system(uri)
     try:
-        fs.invalidate_cache()  # it remembers what it listed before, and files may have come since
         if _MAGIC & set(path):
             base, found = _fixed_part(path, "/"), fs.glob(path, detail=True)
         elif fs.isfile(path):
@@ -393,8 +392,6 @@ def _canonical(fs: Any, path: str) -> str:
 
 def _file_system(uri: str) -> tuple[Any, str]:
     """The file system of a URL, and the path there."""
-    from fsspec.core import url_to_fs
-
     if "::" in uri:
         raise BadInput(
             f"{shown(uri)}: chained file systems cannot hold a dataset; give the URL of the one that has the files"
@@ -404,9 +401,8 @@ def _file_system(uri: str) -> tuple[Any, str]:
             f"{shown(uri)}: no user or password in a dataset's URL; use the file system's own profile or environment"
         )
     refuse_unknown_scheme(uri)
-    quiet_requests()
     try:
-        fs, path = url_to_fs(uri)
+        fs, path = far_file(uri)
     except ImportError as missing:
         raise MissingExtra.of_url(f"{shown(uri)}: listing it", uri.partition("://")[0], missing) from missing
     except Exception as failed:  # as in open_source

@@ -22,6 +22,7 @@ from viewcache.errors import BadInput
 from viewcache.materializer.dataset.names import escape, names_for, stem
 from viewcache.materializer.dataset.table import as_text, place_of, read_table
 from viewcache.materializer.dataset.texts import Texts
+from viewcache.materializer.media.far_files import open_far
 from viewcache.materializer.media.source import is_local, local_path, shown
 from viewcache.materializer.spec import FOLDERS, LABEL
 
@@ -169,10 +170,8 @@ def _names_of_columns(labels: str, _version: object) -> frozenset[str]:
     Of JSON lines those of the first line: a key that only others have makes a table of segments all the same, but
     headers may then be read later than for one that says so at once.
     """
-    import fsspec
-
     try:
-        with fsspec.open(local_path(labels) if is_local(labels) else labels, "rb") as file:
+        with open(local_path(labels), "rb") if is_local(labels) else open_far(labels) as file:
             if file.read(4) == b"PAR1":
                 import pyarrow.parquet as parquet
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.materializer.media.far_files import open_far
 from viewcache.materializer.media.reaching import cure, is_absent
 from viewcache.materializer.media.source import is_local, local_path, said, shown
 from viewcache.materializer.places import places_of
@@ -86,13 +87,11 @@ def _absolute(written: str, list_file: str) -> str:
 
 
 def _text(list_file: str) -> str:
-    import fsspec
-
     try:
         if is_local(list_file):
             data = read_regular(local_path(list_file), MOST_BYTES)
         else:
-            with fsspec.open(list_file, "rb") as file:
+            with open_far(list_file) as file:
                 data = bytes(file.read(MOST_BYTES + 1))
         if len(data) > MOST_BYTES:
             raise BadInput(f"{shown(list_file)} is too large: at most {MOST_BYTES} bytes of a list file are read")

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from viewcache.catalog.files import read_regular
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
+from viewcache.materializer.media.far_files import open_far
 from viewcache.materializer.media.reaching import cure, is_absent
 from viewcache.materializer.media.source import is_local, local_path, said, shown
 
@@ -81,12 +82,10 @@ def _refuse_many(rows: int) -> None:
 
 
 def _bytes(labels: str) -> bytes:
-    import fsspec
-
     try:
         if is_local(labels):
             return read_regular(local_path(labels), MOST_BYTES)
-        with fsspec.open(labels, "rb") as file:
+        with open_far(labels) as file:
             data = bytes(file.read(MOST_BYTES + 1))
     except BadInput as refused:
         raise BadInput(f"labels {refused}") from refused

@@ -3,6 +3,8 @@
 In the order of work:
 
 - ``reaching``: files that cannot be reached just now
+- ``far_files``: the file systems behind URLs, asked what is there now
+- ``stamp``: what tells one version of a file from the next
 - ``source``: reach a video's bytes, local or remote
 - ``kept``: the file of a video that lies far away, out of its copy in the store
 - ``whole``: a file that is read whole, once for all that is made of its bytes

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import unquote, urlsplit
 
 from viewcache.errors import BadVideo, SourceUnreachable, ViewcacheError
+from viewcache.materializer.media.far_files import far_file
 from viewcache.materializer.media.reaching import blame_the_process, failure_of, is_absent, reach
 from viewcache.materializer.media.stamp import NO_FILE, Stamp, stamp_of
 from viewcache.materializer.places import places_of
-from viewcache.store.quiet import quiet_requests
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -267,10 +267,7 @@ class RemoteSource(BlockSource):
     """A file behind an fsspec URL, read in ranges; nothing is downloaded whole."""
 
     def __init__(self, uri: str, block: int = BLOCK) -> None:
-        from fsspec.core import url_to_fs
-
-        quiet_requests()
-        self._fs, self._path = url_to_fs(uri)
+        self._fs, self._path = far_file(uri)
         info = self._fs.info(self._path)
         if info.get("type") == "directory":
             raise BadVideo(f"{shown(uri)}: a folder, not a file")
@@ -345,14 +342,11 @@ class RangeFile(io.RawIOBase):
 
 def stamp_now(uri: str) -> Stamp | None:
     """The version of a file as it is now, `NO_FILE` if it is gone; None where that cannot be found out."""
-    from fsspec.core import url_to_fs
-
     try:
         if is_local(uri):
             status = os.stat(local_path(uri))
             return Stamp(status.st_size, status.st_mtime_ns)
-        fs, path = url_to_fs(uri)
-        fs.invalidate_cache()
+        fs, path = far_file(uri)
         return stamp_of(fs.info(path))
     except Exception as failed:  # as in open_source
         return NO_FILE if is_absent(failed) else None

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
@@ -13,6 +14,7 @@ from tests.servers.seaweed import bucket, buckets, seaweed
 from viewcache.errors import BadInput, DatasetNotFound
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.table import read_table
+from viewcache.materializer.media.source import open_source
 
 __all__ = ["bucket", "buckets", "seaweed"]
 
@@ -188,6 +190,50 @@ def test_a_bucket_that_refuses_says_what_to_check(bucket: str, monkeypatch: pyte
     with pytest.raises(DatasetNotFound, match=CURE) as caught:
         discover(f"s3://{bucket}/videos")
     assert "wrong-and-secret" not in str(caught.value)
+
+
+@pytest.fixture
+def put(bucket: str) -> Callable[[str, bytes], None]:
+    """Puts a file into the bucket, as another machine would: no file system of this process hears of it."""
+    fs = fsspec.filesystem("s3", use_listings_cache=False, skip_instance_cache=True)
+
+    def put(name: str, data: bytes) -> None:
+        fs.pipe_file(f"{bucket}/{name}", data)
+
+    return put
+
+
+@pytest.mark.parametrize("line", ["*.mp4", "s3://{bucket}/v"], ids=["glob", "folder"])
+def test_a_list_file_in_a_bucket_that_grows(bucket: str, put: Callable[[str, bytes], None], line: str) -> None:
+    """Lines that are added are added files, though the folder of the list itself was listed by one of its lines."""
+    for name in ("v/a.mp4", "w/b.mp4"):
+        put(name, b"x")
+    line, more = line.format(bucket=bucket), f"s3://{bucket}/w/b.mp4"
+    put("v/list.txt", line.encode())
+    assert discover(f"s3://{bucket}/v/list.txt").paths[:] == ["a.mp4"]
+    put("v/list.txt", f"{line}\n{more}".encode())
+    assert discover(f"s3://{bucket}/v/list.txt").paths[:] == ["a.mp4", more]
+
+
+def test_files_of_a_bucket_are_as_they_are_now(bucket: str, put: Callable[[str, bytes], None], tmp_path: Path) -> None:
+    """Whatever else was listed in this process: another dataset over the folder that a list file names files of."""
+    names, listed = ("v/a.mp4", "v/b.mp4", "v/labels.csv"), tmp_path / "list.txt"
+    for name in names:
+        put(name, b"video,label\na,old\n")
+    listed.write_text("".join(f"s3://{bucket}/{name}\n" for name in names[:2]))
+    before = {each.uri: each.stamp for each in discover(f"s3://{bucket}/v")}
+    assert {each.uri: each.stamp.etag for each in discover(str(listed))} == {u: s.etag for u, s in before.items()}
+    assert read_table(f"s3://{bucket}/v/labels.csv")["label"].to_pylist() == ["old"]
+    for name in (names[0], names[2]):
+        put(name, b"video,label\na,newer\nb,newer\n")
+    after = {each.uri: each.stamp for each in discover(str(listed))}
+    assert [not after[f"s3://{bucket}/{name}"].same(before[f"s3://{bucket}/{name}"]) for name in names[:2]] == [
+        True,
+        False,
+    ]
+    with open_source(f"s3://{bucket}/v/a.mp4") as source:
+        assert source.stamp.same(after[f"s3://{bucket}/v/a.mp4"])
+    assert read_table(f"s3://{bucket}/v/labels.csv")["label"].to_pylist() == ["newer", "newer"]
 
 
 def test_a_name_that_is_not_utf8_is_a_bad_video(tree: Path) -> None:
