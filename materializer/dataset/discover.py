@@ -22,7 +22,7 @@ from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
-from viewcache.materializer.media.far_files import far_file
+from viewcache.materializer.media.far_files import AT_ONCE, far_file, with_sizes
 from viewcache.materializer.media.reaching import cure, is_absent, is_passing, reach
 from viewcache.materializer.media.source import is_local, local_path, said, shown
 from viewcache.materializer.media.stamp import Stamp, stamp_of
@@ -30,9 +30,6 @@ from viewcache.materializer.places import places_of
 from viewcache.suggest import did_you_mean
 
 __all__ = ["discover"]
-
-AT_ONCE = 16
-"""Remote files of a list file that are asked for at the same time."""
 
 _MAGIC = frozenset("*?[")
 _log = logging.getLogger("viewcache.dataset")
@@ -83,7 +80,7 @@ def _videos(place: str, links: Links, media: Media, others: Counter[Media | None
     """One place: the folder that paths are seen from, and its videos; what else is there is counted in ``others``."""
     others = Counter() if others is None else others
     if not is_local(place):
-        base, remote = _remote(place)
+        base, remote = _remote(place, media)
         return base, Listed.of(_of_kind(remote, media, others))
     path = local_path(place)
     base = _base(path)
@@ -348,16 +345,17 @@ def _fixed_part(path: str, separator: str) -> str:
     return separator.join(parts[:first]) or separator
 
 
-def _remote(uri: str) -> tuple[str, list[Found]]:
+def _remote(uri: str, media: Media) -> tuple[str, list[Found]]:
     """A remote place: the folder that paths are seen from, as a URL, and the files."""
     fs, path = _file_system(uri)
     try:
         if _MAGIC & set(path):
             base, found = _fixed_part(path, "/"), fs.glob(path, detail=True)
-        elif fs.isfile(path):
+        elif _is_listed(path, media) and fs.isfile(path):  # a page that lists a folder is a file to a web server
             base, found = posixpath.dirname(path), {path: fs.info(path)}
         else:
             base, found = path, fs.find(path, detail=True)
+        found = with_sizes(fs, found, lambda name: _is_listed(name, media))
     except Exception as failed:  # as in open_source
         if not is_absent(failed):
             raise _not_listed(uri, failed) from failed

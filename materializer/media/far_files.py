@@ -4,12 +4,18 @@ That costs a request where a listing would have known; but a process may live fo
 and what fsspec has listed once it remembers for good, whoever asked for it.
 """
 
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, cast
 
 from viewcache.errors import URL_EXTRAS
+from viewcache.materializer.media.reaching import is_absent, reach
 from viewcache.store.quiet import quiet_requests
 
-__all__ = ["far_file", "open_far"]
+__all__ = ["AT_ONCE", "far_file", "open_far", "with_sizes"]
+
+AT_ONCE = 16
+"""Files that are asked for at the same time."""
 
 
 def far_file(uri: str) -> tuple[Any, str]:
@@ -28,6 +34,31 @@ def far_file(uri: str) -> tuple[Any, str]:
         fs, path = url_to_fs(uri)
         fs.invalidate_cache()
     return fs, path
+
+
+def with_sizes(
+    fs: Any, found: Mapping[str, dict[str, Any]], is_wanted: Callable[[str], bool]
+) -> dict[str, dict[str, Any]]:
+    """What a file system has listed, and of wanted files that are listed by name alone what it tells of each.
+
+    So are those of a web server's page. One that is gone by now is left out, as if it had been listed later.
+    """
+    bare = [name for name, info in found.items() if info.get("type") == "file" and info.get("size") is None]
+
+    def ask(name: str) -> dict[str, Any] | None:
+        try:
+            info: dict[str, Any] = reach(lambda: fs.info(name))
+        except Exception as failed:  # as in open_source
+            if not is_absent(failed):
+                raise
+            return None
+        return info
+
+    bare = [*filter(is_wanted, bare)]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        told = dict(zip(bare, threads.map(ask, bare), strict=True)) if bare else {}
+    each = ((name, told.get(name, info)) for name, info in found.items())
+    return {name: info for name, info in each if info is not None}
 
 
 def open_far(uri: str) -> IO[bytes]:

@@ -179,7 +179,7 @@ def test_other_failures_are_no_refusals(monkeypatch: pytest.MonkeyPatch) -> None
     def fail(*_: object, **__: object) -> None:
         raise OSError("the server has a fault")
 
-    monkeypatch.setattr(MemoryFileSystem, "isfile", fail)
+    monkeypatch.setattr(MemoryFileSystem, "find", fail)
     with pytest.raises(DatasetNotFound, match=r"the server has a fault\)$"):
         discover("memory://data")
 

@@ -49,6 +49,11 @@ class Site:
         urls = (f"http://127.0.0.1:{self.server.server_port}{name}\n" for name in sorted(self.server.files))
         self.list_file.write_text("".join(urls))
 
+    def folder(self, folder: Path, pattern: str = "") -> Any:
+        """The URL of a page that lists the files of a folder, or of some of them."""
+        self.server.files = {f"/data/{each.name}": each.read_bytes() for each in folder.iterdir()}
+        return f"http://127.0.0.1:{self.server.server_port}/data/{pattern}"
+
     def mark(self, header: str, version: int) -> None:
         """Give this header, and no other mark of a version."""
         self.server.marks = {header: MARKS[header][version]}
@@ -184,3 +189,43 @@ def test_a_bad_image_that_is_mended_comes_in(site: Site, tmp_path: Path) -> None
     with images(site, tmp_path) as cache:
         assert sql(cache, "select count(*) from videos where status = 'bad'") == [(0,)]
         pixels(cache)
+
+
+@pytest.mark.parametrize("more", ["", "*.bmp"], ids=["folder", "glob"])
+def test_what_a_page_lists_by_name_is_known_as_well(site: Site, tmp_path: Path, more: str) -> None:
+    """A page has no sizes: each file is asked for its own, so what is known is not read again, and changes are told."""
+    url = site.folder(save(tmp_path / "data", {f"{k}.bmp": 40 for k in range(4)}), more)
+    site.mark("Last-Modified", FIRST)
+    with viewcache.open(of_images(tmp_path / "s", url, epochs=2)) as cache:
+        cache.read("train", 0, 0)
+    sent = site.server.sent
+    with viewcache.open(of_images(tmp_path / "s", url, epochs=2)) as cache:
+        assert not cache.changes("train")
+    assert site.server.sent - sent < 4 * len(site.server.page("/data/"))
+    site.folder(save(tmp_path / "data", {f"{k}.bmp": 200 for k in range(4)}))
+    site.mark("Last-Modified", NEXT)
+    with pytest.raises(BadInput, match="has another size or time"):
+        viewcache.open(of_images(tmp_path / "s", url, epochs=2))
+
+
+def test_a_page_may_list_more_as_a_dataset_grows(site: Site, tmp_path: Path) -> None:
+    """What has joined stays, and what is new joins."""
+    data = encode_folder(tmp_path / "data", {f"{k}.mp4": 40 + k for k in range(3)})
+    url = site.folder(data)
+    given = config(tmp_path / "s", url, epochs=6, input_source="streaming", settle=0, sampling={"videos_per_batch": 1})
+    with viewcache.open(given) as cache:
+        assert cache.task("train").iterations(0) == 3
+        site.folder(encode_folder(data, {"3.mp4": 43}))
+        counts = [cache.task("train").iterations(epoch) for epoch in range(6)]
+        assert counts[:2] == [3, 3]
+        assert counts[-1] == 4
+        assert sql(cache, "select count(*) from videos where status = 'ok'") == [(4,)]
+
+
+def test_a_file_that_goes_as_it_is_listed_is_not_there(site: Site, tmp_path: Path) -> None:
+    """A page that names it still does not stop the others."""
+    url = site.folder(save(tmp_path / "data", {f"{k}.bmp": 40 for k in range(4)}))
+    page, files = site.server.page, site.server.files
+    site.server.page = lambda folder: page(folder) + b'<a href="gone.bmp">gone.bmp</a>'  # type: ignore[method-assign]
+    with viewcache.open(of_images(tmp_path / "s", url, epochs=2)) as cache:
+        assert sql(cache, "select count(*) from videos") == [(len(files),)]

@@ -25,7 +25,7 @@ class _Handler(BaseHTTPRequestHandler):
         if server.status:
             self.send_error(server.status)
             return
-        data = server.files.get(self.path)
+        data = server.page(self.path) if self.path.endswith("/") else server.files.get(self.path)
         if data is None:
             self.send_error(404)
             return
@@ -62,6 +62,11 @@ class WebServer(ThreadingHTTPServer):
         self.status = 0
         """Of HTTP, with which it answers whatever is asked; 0 = the files are there."""
         self.sent = 0
+
+    def page(self, folder: str) -> bytes:
+        """What lists the files of a folder, by their names alone."""
+        names = (name.removeprefix(folder) for name in sorted(self.files) if name.startswith(folder))
+        return "".join(f'<a href="{name}">{name}</a>\n' for name in names if "/" not in name).encode()
 
 
 @contextmanager
