@@ -51,10 +51,8 @@ def _joined(kind: pa.Field, chunks: list[pa.Array], *, coded: bool) -> pa.Chunke
 
 def _narrow(codes: pa.DictionaryArray) -> pa.DictionaryArray:
     """The same, where each value stands in as few bytes as it takes; all that have the same values get equally many."""
-    count = len(codes.dictionary)
-    return _indexed(
-        codes, next(kind for kind in (pa.int8(), pa.int16(), pa.int32()) if count < 1 << kind.bit_width - 1)
-    )
+    kinds, count = (pa.int8(), pa.int16(), pa.int32()), len(codes.dictionary)
+    return _indexed(codes, next(kind for kind in kinds if count < 1 << kind.bit_width - 1))
 
 
 def _indexed(codes: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:
