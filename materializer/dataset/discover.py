@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra, SourceUnreachable, ViewcacheError
 from viewcache.materializer.choices import Media
@@ -22,7 +22,7 @@ from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
-from viewcache.materializer.media.far_files import AT_ONCE, far_file, with_sizes
+from viewcache.materializer.media.far_files import AT_ONCE, far_file, files_below, walks, with_sizes
 from viewcache.materializer.media.reaching import cure, is_absent, is_passing, reach
 from viewcache.materializer.media.source import is_local, local_path, said, shown
 from viewcache.materializer.media.stamp import Stamp, stamp_of
@@ -349,12 +349,14 @@ def _remote(uri: str, media: Media) -> tuple[str, list[Found]]:
     """A remote place: the folder that paths are seen from, as a URL, and the files."""
     fs, path = _file_system(uri)
     try:
-        if _MAGIC & set(path):
-            base, found = _fixed_part(path, "/"), fs.glob(path, detail=True)
-        elif _is_listed(path, media) and fs.isfile(path):  # a page that lists a folder is a file to a web server
-            base, found = posixpath.dirname(path), {path: fs.info(path)}
+        one = fs.info(path) if _is_listed(path, media) and not _MAGIC & set(path) else {}
+        if one.get("type") == "file":
+            base, found = posixpath.dirname(path), {path: one}
+        elif _MAGIC & set(path):
+            base = _fixed_part(path, "/")
+            found = _matching(fs, path, base)
         else:
-            base, found = path, fs.find(path, detail=True)
+            base, found = path, files_below(fs, path)
         found = with_sizes(fs, found, lambda name: _is_listed(name, media))
     except Exception as failed:  # as in open_source
         if not is_absent(failed):
@@ -368,6 +370,16 @@ def _remote(uri: str, media: Media) -> tuple[str, list[Found]]:
         for name, info in found.items()
         if info.get("type") == "file"
     ]
+
+
+def _matching(fs: Any, path: str, base: str) -> dict[str, dict[str, Any]]:
+    """The remote files that a glob names."""
+    if not walks(fs):
+        return cast(dict[str, dict[str, Any]], fs.glob(path, detail=True))
+    folder = base.rstrip("/") + "/"
+    patterns = path.removeprefix(folder).split("/")
+    found = files_below(fs, folder, None if "**" in patterns else len(patterns))
+    return {name: info for name, info in found.items() if _matches(name.removeprefix(folder).split("/"), patterns)}
 
 
 def _remote_file(uri: str, line: str) -> Found:

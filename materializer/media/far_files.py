@@ -6,13 +6,14 @@ and what fsspec has listed once it remembers for good, whoever asked for it.
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import IO, Any, cast
 
 from viewcache.errors import URL_EXTRAS
 from viewcache.materializer.media.reaching import is_absent, reach
 from viewcache.store.quiet import quiet_requests
 
-__all__ = ["AT_ONCE", "far_file", "open_far", "with_sizes"]
+__all__ = ["AT_ONCE", "far_file", "files_below", "open_far", "walks", "with_sizes"]
 
 AT_ONCE = 16
 """Files that are asked for at the same time."""
@@ -34,6 +35,46 @@ def far_file(uri: str) -> tuple[Any, str]:
         fs, path = url_to_fs(uri)
         fs.invalidate_cache()
     return fs, path
+
+
+def walks(fs: Any) -> bool:
+    """Whether a file system lists all that lies below a folder by asking for one folder after the other."""
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.spec import AbstractFileSystem
+
+    kind = type(fs)
+    return (
+        kind._find is AsyncFileSystem._find if isinstance(fs, AsyncFileSystem) else kind.find is AbstractFileSystem.find
+    )
+
+
+def files_below(fs: Any, path: str, depth: int | None = None) -> dict[str, dict[str, Any]]:
+    """What is told of all files below a folder, or in so many levels of folders, by path.
+
+    A folder that cannot be listed is an error: fsspec takes it for an empty one, and its files would be gone.
+
+    Raises:
+        Exception: whatever the file system raises, see `open_source`.
+    """
+    if not walks(fs):
+        return cast(dict[str, dict[str, Any]], fs.find(path, detail=True))
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [(path, 1)]
+    while waiting:
+        folder, level = waiting.pop()
+        try:
+            inside = reach(partial(fs.ls, folder, detail=True))
+        except Exception as failed:  # as in open_source
+            if level == 1 or not is_absent(failed):
+                raise
+            inside = []  # it went meanwhile, or a page names what is not there
+        for info in inside:
+            name = str(info["name"])
+            if info["type"] != "directory":
+                found[name] = info
+            elif name.startswith(folder.rstrip("/") + "/") and level != depth and name != folder:
+                waiting.append((name, level + 1))  # others are links of a page, which may lead anywhere
+    return dict(sorted(found.items()))
 
 
 def with_sizes(

@@ -13,7 +13,7 @@ from tests.images.small import config as of_images
 from tests.servers.web import WebServer, web_server
 from tests.tiny import SIZE, config, encode_folder, pixels, same, sql
 from viewcache.api.session.cache import Cache
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, SourceUnreachable
 
 MARKS = {
     "Last-Modified": ("Tue, 14 Nov 2023 22:13:20 GMT", "Thu, 09 Oct 2025 08:53:20 GMT"),
@@ -51,7 +51,8 @@ class Site:
 
     def folder(self, folder: Path, pattern: str = "") -> Any:
         """The URL of a page that lists the files of a folder, or of some of them."""
-        self.server.files = {f"/data/{each.name}": each.read_bytes() for each in folder.iterdir()}
+        files = (each for each in folder.rglob("*") if each.is_file())
+        self.server.files = {f"/data/{each.relative_to(folder)}": each.read_bytes() for each in files}
         return f"http://127.0.0.1:{self.server.server_port}/data/{pattern}"
 
     def mark(self, header: str, version: int) -> None:
@@ -229,3 +230,23 @@ def test_a_file_that_goes_as_it_is_listed_is_not_there(site: Site, tmp_path: Pat
     site.server.page = lambda folder: page(folder) + b'<a href="gone.bmp">gone.bmp</a>'  # type: ignore[method-assign]
     with viewcache.open(of_images(tmp_path / "s", url, epochs=2)) as cache:
         assert sql(cache, "select count(*) from videos") == [(len(files),)]
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.bmp"], ids=["folder", "glob"])
+def test_a_page_that_fails_is_no_empty_folder(site: Site, tmp_path: Path, pattern: str) -> None:
+    """Its files are not gone; a folder that a page names and that is not there is left out."""
+    data = save(tmp_path / "data", {f"{k}.bmp": 40 for k in range(4)})
+    save(data / "more", {"4.bmp": 40})
+    url = site.folder(data, pattern)
+    of_it = "select count(*) from videos where status <> 'gone'"
+    with viewcache.open(of_images(tmp_path / "s", url, epochs=2)) as cache:
+        assert sql(cache, of_it) == [(5,)]
+    site.server.statuses = {"/data/more/": 500}
+    with pytest.raises(SourceUnreachable, match="cannot be listed just now"):
+        viewcache.open(of_images(tmp_path / "s", url, epochs=2))
+    site.server.statuses = {"/data/more/": 404}
+    with viewcache.open(of_images(tmp_path / "s", url, epochs=2)) as cache:
+        assert sql(cache, of_it) == [(4,)]
+    site.server.statuses = {}
+    with viewcache.open(of_images(tmp_path / "s", url, epochs=2)) as cache:
+        assert sql(cache, of_it) == [(5,)]

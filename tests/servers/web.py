@@ -22,8 +22,8 @@ class _Handler(BaseHTTPRequestHandler):
         """The file, or a range of it."""
         server = self.server
         assert isinstance(server, WebServer)
-        if server.status:
-            self.send_error(server.status)
+        if status := server.status or server.statuses.get(self.path):
+            self.send_error(status)
             return
         data = server.page(self.path) if self.path.endswith("/") else server.files.get(self.path)
         if data is None:
@@ -61,12 +61,15 @@ class WebServer(ThreadingHTTPServer):
         """Headers that tell the version of every file."""
         self.status = 0
         """Of HTTP, with which it answers whatever is asked; 0 = the files are there."""
+        self.statuses: dict[str, int] = {}
+        """The same by path."""
         self.sent = 0
 
     def page(self, folder: str) -> bytes:
-        """What lists the files of a folder, by their names alone."""
-        names = (name.removeprefix(folder) for name in sorted(self.files) if name.startswith(folder))
-        return "".join(f'<a href="{name}">{name}</a>\n' for name in names if "/" not in name).encode()
+        """What lists the files and folders of a folder, by their names alone."""
+        below = (name.removeprefix(folder) for name in sorted(self.files) if name.startswith(folder))
+        names = dict.fromkeys(name.partition("/")[0] + ("/" if "/" in name else "") for name in below)
+        return "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
 
 
 @contextmanager
