@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import FrameType
 from typing import ClassVar, Literal
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import BadInput, OpFailed
+from viewcache.materializer.ops.cells import cell_of, cells_of_class
 from viewcache.materializer.ops.failures import is_ours, named, op_failed
 from viewcache.materializer.ops.fields import Field, Params, read_params
 from viewcache.materializer.ops.fingerprint import held_by
@@ -118,8 +120,7 @@ class Op(ABC):
         own = cls.__dict__
         if not is_ours(cls) and "fingerprint" not in own:
             cls.fingerprint = Op.fingerprint  # type: ignore[method-assign] # the hash of its source, not the base's "1"
-            if (text := _module_source(cls)) is not None:
-                _defined_in[cls] = text
+            _defined_in[cls] = _text_of(cls, sys._getframe(1))
         if "name" in own:
             cls.scope = cls.scope or own["name"]
             cls.effect = own.get("effect") or (cls.effect if is_ours(cls) else "") or own["name"]
@@ -364,8 +365,17 @@ class ReadOp(Op):
         """Apply it to (..., C, H, W), a NumPy array or a torch tensor; return the same kind, new memory."""
 
 
-_defined_in: "WeakKeyDictionary[type, str]" = WeakKeyDictionary()
-"""Sources of modules when their classes were defined: what a file has when a cache is opened may not be what runs."""
+_defined_in: "WeakKeyDictionary[type, str | None]" = WeakKeyDictionary()
+"""Sources of modules when their classes were defined: what a file has when a cache is opened may not be what runs. None
+where there was none to be read."""
+
+
+def _text_of(cls: type, frame: FrameType) -> str | None:
+    """Of the cell of a notebook, or else of the module, that is defining a class just now."""
+    try:
+        return "\0".join(cell_of(cls, frame)) or _module_source(cls)
+    except UnreadableError:
+        return None
 
 
 def _module_source(cls: type) -> str | None:
@@ -374,6 +384,19 @@ def _module_source(cls: type) -> str | None:
         return None if module is None else inspect.getsource(module)
     except (OSError, TypeError):  # it was typed in
         return None
+
+
+def _read_later(base: type) -> str | None:
+    """The source of a class of which nothing was noted when it was defined."""
+    try:
+        cells = cells_of_class(base)
+    except UnreadableError:
+        return None
+    if cells:
+        return "\0".join(cells)
+    if (source := _module_source(base)) is not None:
+        check_loaded(sys.modules[base.__module__], source)
+    return source
 
 
 @cache
@@ -386,9 +409,7 @@ def _source_fingerprint(cls: type) -> str:
     for base in cls.__mro__:
         if is_ours(base) or base.__module__ in ("builtins", "abc", "typing"):
             continue
-        source = _defined_in.get(base)
-        if source is None and (source := _module_source(base)) is not None:
-            check_loaded(sys.modules[base.__module__], source)
+        source = _defined_in[base] if base in _defined_in else _read_later(base)
         if source is None:
             raise BadInput(
                 f'op {cls.__name__}: the source of {base.__module__} cannot be read; declare fingerprint = "1" in the '

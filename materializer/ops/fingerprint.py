@@ -6,19 +6,19 @@ trade-off: what its modules import, and what their globals hold, it does not see
 
 import hashlib
 import inspect
-import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from viewcache.errors import BadInput
+from viewcache.materializer.ops.cells import cells_of, has_text, is_in_file
 from viewcache.materializer.ops.loaded import check_loaded
-from viewcache.materializer.ops.made_of import MadeOf, UnreadableError, attributes, made_of
+from viewcache.materializer.ops.made_of import UnreadableError, attributes, made_of
 
 __all__ = ["fingerprint_of", "held_by"]
 
@@ -29,15 +29,15 @@ _BINDINGS = re.compile(r"pybind11_builtins|nanobind|_cython_\w+")
 
 
 def fingerprint_of(
-    name: str, function: Any, home: str, caller: str, drawing: Iterable[str], said: Iterable[str] = ()
+    name: str, function: Any, home: str, caller: FrameType, drawing: Iterable[str], said: Iterable[str] = ()
 ) -> str:
     """A hash of the modules that a transform is made of, of versions of libraries, and of the values that it holds.
 
     Args:
         name: of the operation.
         function: the transform.
-        home: the module whose source is hashed as a whole; of a notebook, which has no file, only the functions'.
-        caller: the module that made an operation of it.
+        home: the module whose source is hashed as a whole; of a notebook, which has no file, the cells that are found.
+        caller: what made an operation of it.
         drawing: distributions whose generators it may draw from.
         said: what else was said of it that changes what it gives.
 
@@ -62,38 +62,43 @@ def held_by(instance: object) -> list[str]:
         return []
     made = made_of(held, _is_own)
     libraries, own = _told_apart(made.origins)
-    return [*_texts(made, own), *_versions(libraries), f"values {made.digest}"]
+    return [*_texts(made.codes, own), *_versions(libraries), f"values {made.digest}"]
 
 
-def _parts(function: Any, home: str, caller: str, drawing: Iterable[str]) -> Iterator[str]:
+def _parts(function: Any, home: str, caller: FrameType, drawing: Iterable[str]) -> Iterator[str]:
     made = made_of(function, _is_own)
-    module, plain = sys.modules.get(home), inspect.isfunction(function)
-    written = getattr(inspect.unwrap(function), "__code__", None) if plain else None
-    file = getattr(module, "__file__", None)
-    if file is not None and (written is None or os.path.abspath(written.co_filename) == os.path.abspath(file)):
-        yield _source_of(module, made.codes.get(home, frozenset()), "its source")
-    else:
-        yield _source(function)
-        yield from sorted(_source(code) for code in made.codes.get(home, frozenset()) - {written})
-    origins = {*made.origins}
-    if _is_made_by_another(function) and getattr(sys.modules.get(caller), "__file__", None) is not None:
-        origins.add(caller)  # it says what the function was made with
+    codes = {module: {*found} for module, found in made.codes.items()}
+    origins, plain = {*made.origins}, inspect.isfunction(function)
+    calling = str(caller.f_globals.get("__name__", "__main__"))
+    if _is_made_by_another(function) and _is_read(caller.f_code, calling):
+        origins.add(calling)  # it says what the function was made with
+        codes.setdefault(calling, set()).add(caller.f_code)
+    written = getattr(inspect.unwrap(function), "__code__", None) if plain else caller.f_code
+    if written is not None:
+        codes.setdefault(home, set()).add(written)
+        if not is_in_file(written, sys.modules.get(home)):  # of several in a cell, which one it is
+            yield _source(function) if plain else f"{type(function).__module__}.{type(function).__qualname__}"
+    yield from _sources(home, codes.get(home, ()), "its source")
     libraries, own = _told_apart(origins)
-    yield from _texts(made, own - {home})
+    yield from _texts(codes, own - {home})
     yield from _versions(libraries | {*drawing})
     if made.digest is not None:
         yield f"values {made.digest}"
 
 
-def _texts(made: MadeOf, own: Iterable[str]) -> Iterator[str]:
-    """Sources of modules; of a notebook's, which has no file, those of the functions that were found."""
+def _texts(codes: Mapping[str, Collection[CodeType]], own: Iterable[str]) -> Iterator[str]:
+    """Sources of modules."""
     for each in sorted(own):
-        module = sys.modules.get(each)
-        codes = made.codes.get(each)
-        if codes and getattr(module, "__file__", None) is None:
-            yield from sorted(map(_source, codes))
-        else:
-            yield _source_of(module, codes or frozenset(), f"the source of {each}")
+        yield from _sources(each, codes.get(each, ()), f"the source of {each}")
+
+
+def _sources(name: str, codes: Collection[CodeType], whose: str) -> Iterator[str]:
+    """Of a module as a whole; of code in it that is not from its file, the cells, and the file if other code is."""
+    module = sys.modules.get(name)
+    typed = {code for code in codes if not is_in_file(code, module)}
+    yield from cells_of(typed, whose)
+    if not typed or len(typed) < len(codes):
+        yield _source_of(module, frozenset(codes) - typed, whose)
 
 
 def _versions(libraries: Iterable[str]) -> list[str]:
@@ -102,6 +107,11 @@ def _versions(libraries: Iterable[str]) -> list[str]:
 
 def _is_made_by_another(function: object) -> bool:
     return isinstance(function, FunctionType) and (function.__closure__ is not None or hasattr(function, "__wrapped__"))
+
+
+def _is_read(code: CodeType, module: str) -> bool:
+    """Whether there is a text of it, or should be: what was typed into Python's own prompt leaves none."""
+    return getattr(sys.modules.get(module), "__file__", None) is not None or has_text(code)
 
 
 # Where that is from ---------------------------------------------------------------------------------------------------
@@ -139,7 +149,7 @@ def _is_edited_in_place(module: str) -> bool:
 def _source_of(module: Any, codes: frozenset[CodeType], whose: str) -> str:
     """Of a module as a whole; refused if that is not what runs."""
     text = _source(module, whose)
-    check_loaded(module, text, codes)
+    check_loaded(module, text, (code for code in codes if code.co_name != "<module>"))
     return text
 
 

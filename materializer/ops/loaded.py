@@ -4,6 +4,7 @@ The file is compiled and searched for the code of the module's functions. The tr
 functions, such as a number that a global has, is not noticed.
 """
 
+import functools
 import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -12,7 +13,7 @@ from types import CodeType, FunctionType, ModuleType
 
 from viewcache.errors import BadInput
 
-__all__ = ["check_loaded"]
+__all__ = ["check_loaded", "codes_of_class", "has_codes", "is_generated"]
 
 
 def check_loaded(module: ModuleType, text: str, codes: Iterable[CodeType] = ()) -> None:
@@ -36,15 +37,51 @@ def check_loaded(module: ModuleType, text: str, codes: Iterable[CodeType] = ()) 
         )
 
 
+def codes_of_class(kind: type) -> set[CodeType]:
+    """Of the functions that were written in a class, also if ``functools.wraps`` or Python's descriptors hold them."""
+    found, waiting = set[CodeType](), list(vars(kind).values())
+    while waiting:
+        each = waiting.pop()
+        if type(each) is FunctionType:
+            if each.__code__.co_qualname.startswith(f"{kind.__qualname__}."):
+                found.add(each.__code__)
+            waiting.append(vars(each).get("__wrapped__"))
+        else:
+            waiting += [getattr(each, name) for name in _HOLDING.get(type(each), ())]
+    return found
+
+
+_HOLDING: dict[type, tuple[str, ...]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.cached_property: ("func",),
+    functools.partialmethod: ("func",),
+    functools.singledispatchmethod: ("func",),
+}
+
+
+def is_generated(function: FunctionType) -> bool:
+    """Whether Python itself wrote it for a dataclass or a named tuple, of what the source of that says."""
+    home, code = str(function.__globals__.get("__name__")), function.__code__
+    written = code.co_qualname.startswith("__create_fn__.") or home.startswith("namedtuple_")
+    return written and code.co_filename == "<string>"
+
+
 def _is_loaded(module: ModuleType, file: str, text: str, codes: Iterable[CodeType]) -> bool:
     path = os.path.abspath(file)
     running = {*codes, *_codes_of(module)}
     written = [code for code in running if os.path.abspath(code.co_filename) == path]  # others are made by exec
+    return has_codes(text, file, written)
+
+
+def has_codes(text: str, file: str, codes: Iterable[CodeType]) -> bool:
+    """Whether a text compiles to all of some code objects; the top level of it is not compared."""
     try:
         there = _codes_in(text, file)
     except (SyntaxError, ValueError):  # what runs was compiled
         return False
-    return all(_told(code) in there for code in written)
+    return all(_told(code) in there for code in codes if code.co_name != "<module>")
 
 
 def _codes_of(module: ModuleType) -> Iterator[CodeType]:

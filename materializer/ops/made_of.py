@@ -34,6 +34,8 @@ from uuid import UUID
 
 import numpy as np
 
+from viewcache.materializer.ops.loaded import codes_of_class, is_generated
+
 __all__ = ["TAKEN", "MadeOf", "UnreadableError", "attributes", "made_of"]
 
 TAKEN = "_viewcache_fingerprint"
@@ -206,7 +208,8 @@ class _Walk:
     def _of_function(self, each: FunctionType) -> _Parts:
         module = str(each.__globals__.get("__name__"))
         self.origins.add(module)
-        self.codes.setdefault(module, set()).add(each.__code__)
+        if not is_generated(each):
+            self.codes.setdefault(module, set()).add(each.__code__)
         held = vars(each)
         if module == "functools" and "registry" in held:  # singledispatch; it closes over caches, too
             found = ((_name(kind), function) for kind, function in held["registry"].items())
@@ -232,10 +235,11 @@ class _Walk:
     def _of_class(self, each: type) -> _Parts:
         """Methods, for what decorates them, and values; other objects of a class are like those of a module."""
         self._came_from(each)
-        if issubclass(each, Enum):
-            return
         for kind in each.__mro__:
             if not self._is_own(str(kind.__module__)):
+                continue
+            self.codes.setdefault(str(kind.__module__), set()).update(codes_of_class(kind))
+            if issubclass(each, Enum):
                 continue
             for name, value in sorted(_namespace(kind).items()):
                 is_value = not name.startswith("__") and _is_value(value)
@@ -247,7 +251,7 @@ class _Walk:
         inner = method.__func__ if type(method) in (staticmethod, classmethod) else method
         if type(inner) is not FunctionType:
             return True
-        if inner.__code__.co_filename == "<string>":  # a dataclass writes it, of what its source says
+        if is_generated(inner):
             return False
         self.codes.setdefault(str(inner.__globals__.get("__name__")), set()).add(inner.__code__)
         return bool(inner.__closure__ or vars(inner) or inner.__defaults__ or inner.__kwdefaults__)

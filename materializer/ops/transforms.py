@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any, cast, overload
 
 import numpy as np
@@ -163,15 +163,16 @@ def transform(
     Raises:
         BadInput: the function cannot be one, or its source or what it holds cannot be read.
     """
-    module = sys._getframe(1).f_globals.get("__name__", "__main__")
-    made = partial(_transform, module=module, name=name, takes=takes, size=size, random=random, version=version)
+    made = partial(
+        _transform, caller=sys._getframe(1), name=name, takes=takes, size=size, random=random, version=version
+    )
     return made if function is None else made(function)
 
 
 def _transform(
     function: Any,
     *,
-    module: str,
+    caller: FrameType,
     name: str | None,
     takes: str | None,
     size: int | tuple[int, int] | None,
@@ -190,9 +191,9 @@ def _transform(
     if generator is not None and not random:
         raise BadInput(f"transform {called!r} takes {generator!r} and is said to draw nothing: leave out one of them")
     drawing = () if not random else ("numpy", "torch") if takes == "tensor" else ("numpy",)
-    home = function.__module__ if plain else module
+    home = function.__module__ if plain else caller.f_globals.get("__name__", "__main__")
     said = () if takes == _usual_takes(function) else (f"takes {takes}",)
-    fingerprint = f"declared-{version}" if version else fingerprint_of(called, function, home, module, drawing, said)
+    fingerprint = f"declared-{version}" if version else fingerprint_of(called, function, home, caller, drawing, said)
     made = type(
         called,
         (Transform,),

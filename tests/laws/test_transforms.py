@@ -14,7 +14,7 @@ from tests.tiny import config, single
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, Broken, ConfigError, OpFailed, ViewNotFound
 from viewcache.materializer.ops import registry
-from viewcache.ops import register, transform
+from viewcache.ops import FrameOp, register, transform
 
 MODULE = """
 import numpy as np
@@ -216,14 +216,21 @@ def test_what_is_registered_here_runs_in_threads(tmp_path: Path, videos: Path) -
 SHADE = "def shade(clip):\n    return clip | {}\n"
 """It sets bits."""
 
+SHADE_CLASS = """
+class Shade(FrameOp):
+    name = "shade"
+    def apply(self, params, row, frame):
+        return frame | {}
+"""
 
-def run_cell(number: int) -> None:
-    """Run a cell of a notebook that registers `SHADE`."""
-    text, name = SHADE.format(number), f"<cell {len(linecache.cache)}>"
+
+def run_cell(number: int, shade: str = SHADE) -> None:
+    """Run a cell of a notebook that makes an operation, and register that."""
+    text, name = shade.format(number), f"<cell {len(linecache.cache)}>"
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name  # as IPython notes what was typed in
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names: dict[str, Any] = {"__name__": "__main__", "FrameOp": FrameOp}
     exec(compile(text, name, "exec"), names)
-    register(transform(names["shade"], random=False))
+    register(names["Shade"] if "Shade" in names else transform(names["shade"], random=False))
 
 
 def bits(cache: Cache, iteration: int = 0) -> int:
@@ -231,12 +238,13 @@ def bits(cache: Cache, iteration: int = 0) -> int:
     return int(np.bitwise_and.reduce(cache.read("train", 0, iteration).video, axis=None)) & 3
 
 
-def test_a_cell_may_be_run_again(tmp_path: Path, videos: Path) -> None:
+@pytest.mark.parametrize("shade", [SHADE, SHADE_CLASS], ids=["function", "class"])
+def test_a_cell_may_be_run_again(tmp_path: Path, videos: Path, shade: str) -> None:
     """Changed or not: caches that are opened from then on have what was registered last, under keys of its own."""
     what = given(tmp_path / "own", videos, "shade", worker_kind="threads", op_modules=[])
     with registry.own_registrations():
         for number in (1, 1, 2, 1):
-            run_cell(number)
+            run_cell(number, shade)
             with viewcache.open(what) as cache:
                 assert bits(cache) == number
 
