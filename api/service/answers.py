@@ -196,6 +196,10 @@ class Fetched(Answer, tag="fetched"):
     """Further columns of the label table."""
     stand_ins: tuple[str, ...] = ()
     """For which videos, whose files are gone, others stand in: what no process of this training was told yet."""
+    hits: int = 0
+    """Clips that were there, with their audio, when they were asked for."""
+    misses: int = 0
+    """Clips that were not."""
 
 
 class Held(Answer, tag="held"):

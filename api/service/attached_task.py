@@ -334,10 +334,9 @@ class AttachedTask:
                 whole = self._load(session, fetched.lease, fetched.places, [*out, *slots] if slots else out)
             for line in fetched.stand_ins:
                 _log.warning("task %r: %s", self.name, line, extra={"action": "missing_videos"})
+            self.spent.waited(fetched.waited_s, fetched.hits, fetched.misses, fetched.stalls)
             if whole:
                 self.spent.batches += 1
-                self.spent.waited_s += fetched.waited_s
-                self.spent.stalls.update(fetched.stalls)
                 return self._batch(fetched, place, out, audio)
         raise Broken(
             f"view {self.name}/{place[0]}/{place[1]}: its clips were damaged {READ_TRIES} times in a row after being "
@@ -358,6 +357,7 @@ class AttachedTask:
         damaged, took = session.tiers.read_slots(list(map(placed, places)), out)
         seconds = sum(each.seconds for each in took)
         self.spent.loaded_s += seconds
+        self.spent.rebuilt += len(damaged)
         loaded = tuple(row for each in took for row in loads(each))
         self.client.tell(session, asks.Done(lease, tuple(damaged), loaded, seconds))
         return not damaged
@@ -369,15 +369,13 @@ class AttachedTask:
         video: NDArray[np.uint8],
         audio: NDArray[np.float32] | None,
     ) -> Batch:
-        count = len(fetched.keys)
+        count, classes = len(fetched.keys), fetched.classes
         return Batch(
             task=self.name,
             epoch=place[0],
             iteration=place[1],
             video=video,
-            label=array_of(fetched.label, "<f4", (count, fetched.classes))
-            if fetched.classes
-            else array_of(fetched.label, "<i8", (count,)),
+            label=array_of(fetched.label, "<f4" if classes else "<i8", (count, classes) if classes else (count,)),
             index=array_of(fetched.index, "<i8", (count,)),
             frame=array_of(fetched.frame, "<i8", (count, *video.shape[1:-3])),
             time_s=array_of(fetched.time_s, "<f8", (count, *video.shape[1:-3])),
@@ -449,5 +447,4 @@ class AttachedTask:
         raise Broken(f"frames of {requests[0].video!r} could not be read {READ_TRIES} times in a row")
 
     def _load_one(self, session: Connected, place: answers.PlaceOf, out: NDArray[np.uint8]) -> bool:
-        damaged, _ = session.tiers.read_slots([placed(place)], out[None])
-        return not damaged
+        return not session.tiers.read_slots([placed(place)], out[None])[0]

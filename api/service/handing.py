@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -109,7 +110,9 @@ class Handing:
             number = session.hold(Lease(task, held, list(transit.values())), self.let_go)
             waited_s, stalls = held.fetched.waited_s, {**held.reading.stalls, **held.fetched.stalls}
             facts = replace(facts, waited_s=waited_s, stalls=stalls)
-            return fetched_of(facts, held.shape, number, places, held.audio_shape or ())
+            told = fetched_of(facts, held.shape, number, places, held.audio_shape or ())
+            missed = held.fetched.missed
+            return msgspec.structs.replace(told, hits=held.fetched.clips - missed, misses=missed)
         raise Broken(f"clips of task {task.name!r} were damaged {READ_TRIES} times in a row; run `viewcache doctor`")
 
     def frames(self, session: Session, task: OwnedTask, frames: Sequence[NDArray[np.uint8]]) -> answers.Held:

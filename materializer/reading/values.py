@@ -1,6 +1,7 @@
 """What is said of a task's videos, frames and reads, in plain values that any process may have."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from viewcache.catalog.records import VideoStatus
@@ -124,3 +125,10 @@ class Spent:
     """Objects whose stored bytes were damaged: a clip's audio is one of its own."""
     stalls: Counter[str] = field(default_factory=Counter)
     """Seconds of reads by cause, see `stalls.CAUSES`."""
+
+    def waited(self, seconds: float, hits: int, misses: int, stalls: Mapping[str, float]) -> None:
+        """Add what was told of a batch that was asked for."""
+        self.waited_s += seconds
+        self.hits += hits
+        self.misses += misses
+        self.stalls.update(stalls)

@@ -1,6 +1,7 @@
 """An attached cache gives what a cache of one's own gives: batches, loops, frames, paths and errors."""
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from viewcache.api.service.attached import AttachedCache
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, Closed, ViewcacheError, ViewNotFound
 from viewcache.materializer.reading.values import FrameRequest
+from viewcache.testing.leaks import settle
 
 EPOCHS, BATCHES = 3, 5
 V1, V2 = "cats.-v1", "dogs.-v2"
@@ -66,6 +68,21 @@ def test_a_loop_is_the_same(owned: Cache, attached: AttachedCache) -> None:
     assert len(read) == len(truth)
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(truth, read, strict=True))
     assert attached.task("train").spent.batches >= EPOCHS * BATCHES
+
+
+def test_what_its_reads_spent_is_counted(attached: AttachedCache) -> None:
+    """As the owner counts for this client: clips that were there when they were asked for, and that were not."""
+    task = attached.task("train")
+    for expected in ("misses", "hits"):
+        before = copy(task.spent)
+        read = [attached.read("train", 0, iteration) for iteration in range(BATCHES)]
+        asked = task.spent.hits + task.spent.misses - before.hits - before.misses
+        assert asked == sum(len(batch.videos) for batch in read)
+        assert getattr(task.spent, expected) > getattr(before, expected)
+    settle(lambda: [] if attached.snapshot().tasks["train"].batches == task.spent.batches else ["the last is not told"])
+    told = attached.snapshot().tasks["train"]
+    assert (told.batches, told.hits, told.misses) == (task.spent.batches, task.spent.hits, task.spent.misses)
+    assert told.rebuilds == task.spent.rebuilt == 0
 
 
 def test_the_facts_are_the_same(owned: Cache, attached: AttachedCache) -> None:
@@ -203,5 +220,6 @@ def test_a_damaged_clip_is_made_again(attached: AttachedCache, store: Path) -> N
             shard.write_bytes(bytes(data))
     after = attached.read("train", 0, 0)
     assert digest(after) == digest(before)
+    assert attached.task("train").spent.rebuilt > 0
     rebuilt = attached.read("train", 0, 0)
     assert digest(rebuilt) == digest(before)
