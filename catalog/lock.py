@@ -13,10 +13,16 @@ from pathlib import Path
 
 from viewcache import errors
 
-__all__ = ["OWNER_LOCK", "OwnerLock"]
+__all__ = ["OPEN_HERE", "OWNER_LOCK", "OwnerLock"]
 
 OWNER_LOCK = "owner.lock"
 """File in the folder of a store whose catalog is in PostgreSQL; who holds its lock owns the cache."""
+
+OPEN_HERE = (
+    "This process has it open already: close that cache first (cache.close()), or go on with it; if nothing refers to "
+    "it any more, start this process again (in a notebook, its kernel)"
+)
+"""What to do where a process is in its own way."""
 
 
 class OwnerLock:
@@ -45,9 +51,9 @@ class OwnerLock:
                 if time.monotonic() < until:
                     time.sleep(0.02)
                     continue
-                holder = self._holder()
+                holder, here = self._holder(), self._is_held_here()
                 os.close(self._fd)
-                raise errors.CatalogBusy(_busy(path.parent, holder), holder, str(path.parent)) from error
+                raise errors.CatalogBusy(_busy(path.parent, holder, here=here), holder, str(path.parent)) from error
         if exclusive:
             os.ftruncate(self._fd, 0)
             with contextlib.suppress(OSError):  # on a full disk others are told of "another process"
@@ -61,6 +67,17 @@ class OwnerLock:
         except IsADirectoryError:
             return 0
         return int(text) if text.isdigit() and Path(f"/proc/{int(text)}").exists() else 0
+
+    def _is_held_here(self) -> bool:
+        """Whether this very process has the file open otherwise: a pid alone may be that of another container."""
+        mine = os.fstat(self._fd)
+        for name in os.listdir("/proc/self/fd"):
+            try:
+                if int(name) != self._fd and os.path.samestat(os.fstat(int(name)), mine):
+                    return self._holder() == os.getpid()
+            except OSError:  # closed meanwhile
+                continue
+        return False
 
     def __enter__(self) -> "OwnerLock":
         """The held lock."""
@@ -102,7 +119,9 @@ def _open_to_read(path: Path) -> int:
             raise error from None
 
 
-def _busy(folder: Path, holder: int) -> str:
+def _busy(folder: Path, holder: int, *, here: bool) -> str:
+    if here:
+        return f"catalog {folder} is owned by process {holder}, which is this process. {OPEN_HERE}"
     who = f"process {holder}" if holder else "another process"
     return (
         f"catalog {folder} is owned by {who}; only one process may own a cache. "

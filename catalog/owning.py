@@ -12,6 +12,7 @@ from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from viewcache import errors
+from viewcache.catalog.lock import OPEN_HERE
 
 if TYPE_CHECKING:
     import psycopg
@@ -80,13 +81,14 @@ def _first(connection: "psycopg.Connection[Any]", text: str) -> tuple[Any, ...]:
 
 def _busy(connection: "psycopg.Connection[Any]") -> str:
     found = connection.execute(_HOLDER.encode()).fetchone()
-    who = "another process"
+    who, cure = "another process", "Stop that process first"
     if found is not None:
         session, name = found
         _, pid, machine = (*str(name).split(" ", 2), "", "")[:3]
         who = f"process {pid} on {machine}" if machine else who
         who = f"{who} (session {session} of the server)"
+        cure = OPEN_HERE if (pid, machine) == (str(os.getpid()), gethostname()) else cure
     return (
         f"the PostgreSQL catalog is owned by {who}; only one process may own a cache, also where its folder was "
-        "copied. Stop that process first, or name another database for a cache of its own"
+        f"copied. {cure}, or name another database for a cache of its own"
     )

@@ -67,6 +67,15 @@ def test_a_second_owner_is_refused(folder: Path, owner: "subprocess.Popen[str]")
         Catalog.open(folder, writable=False, wait_s=0)
 
 
+def test_who_is_in_its_own_way_is_told_so(folder: Path) -> None:
+    """As with a cache whose name was lost: there is no other process, and this one is not to be stopped."""
+    with Catalog.open(folder), pytest.raises(errors.CatalogBusy, match="which is this process") as refused:
+        Catalog.open(folder, wait_s=0)
+    assert refused.value.pid == os.getpid()
+    assert "cache.close()" in str(refused.value)
+    assert "stop process" not in str(refused.value)
+
+
 def test_a_killed_owner_leaves_no_lock(folder: Path, owner: "subprocess.Popen[str]") -> None:
     """Nothing needs cleaning by hand (law 8)."""
     owner.send_signal(signal.SIGKILL)
