@@ -15,7 +15,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.records import ProgressRow
 from viewcache.errors import BudgetTooSmall, ViewNotFound
-from viewcache.materializer.choices import Durability
+from viewcache.materializer.choices import Durability, WorkerKind
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.growing import Growing
 from viewcache.materializer.dataset.listing import Progress
@@ -23,7 +23,7 @@ from viewcache.materializer.dataset.listing_spec import files_of
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.op_workers.crews import end_idle_op_workers
-from viewcache.materializer.ops import hold
+from viewcache.materializer.ops import check_importable, hold
 from viewcache.materializer.reading.deciding import Deciding
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.reading.learning import Learning
@@ -202,7 +202,7 @@ class Owner:
     def open_tasks(self, specs: Sequence[TaskSpec], progress: Progress | None = None) -> None:
         """Open the tasks of the configuration and let them share; see `assemble` for the errors."""
         listed: dict[DatasetSpec, Files] = {}
-        self.held.add(name for spec in specs for name in spec.op_names)
+        self._hold(specs)
         for spec in specs:
             self._readers[spec.name] = self._reader(spec, progress, listed)
         self._share()  # first: the check may plan what was drawn, and what is shared decides the clips' starts
@@ -211,6 +211,12 @@ class Owner:
             task.dataset.files.headers.begin()
         self._admitted, self._fits = frozenset(self._readers), True
         self.counted()
+
+    def _hold(self, specs: Iterable[TaskSpec]) -> None:
+        names = {name for spec in specs for name in spec.op_names}
+        if self.config.cache.worker_kind == WorkerKind.PROCESSES:
+            check_importable(names)
+        self.held.add(names)
 
     def _share(self) -> None:
         cache = self.config.cache
@@ -254,7 +260,7 @@ class Owner:
         self.config = config
         try:
             fresh = [task for task in config.tasks if task.name not in self._readers]
-            self.held.add(name for task in fresh for name in task.op_names)
+            self._hold(fresh)
             listed = self._listed_of_jobs(fresh)
             for task in fresh:
                 self._readers[task.name] = self._reader(task, progress, listed)

@@ -21,6 +21,7 @@ In the order of work:
 - ``lossy``: the loss that a task allows, behind its first resize
 - ``transforms``: a function, or another library's transform, as an operation
 - ``fingerprint``: what the bytes of such a one depend on
+- ``cells``: where its code was written, in a file or in a notebook
 - ``loaded``: whether the code that runs is that of its file
 - ``made_of``: what such a one holds, read by value
 """
@@ -30,6 +31,7 @@ from viewcache.materializer.ops.fields import REQUIRED, Field, Params
 from viewcache.materializer.ops.registry import (
     Held,
     builtin_names,
+    check_importable,
     expect,
     fingerprints,
     get,
@@ -58,6 +60,7 @@ __all__ = [
     "StaticSize",
     "TimeOp",
     "builtin_names",
+    "check_importable",
     "expect",
     "fingerprints",
     "get",

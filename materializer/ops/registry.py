@@ -22,6 +22,7 @@ __all__ = [
     "ENTRY_POINTS",
     "Held",
     "builtin_names",
+    "check_importable",
     "expect",
     "fingerprints",
     "get",
@@ -191,6 +192,22 @@ def expect(fingerprints: Mapping[str, str]) -> None:
                 "stored under keys of the code before; end the service by `viewcache stop`, or open the cache in a new "
                 "process. If no file was changed it holds other weights or values in each process: seed or load them "
                 "where its module makes them, and hold nothing of the time or of the process"
+            )
+
+
+def check_importable(wanted: Iterable[str]) -> None:
+    """Refuse operations that worker processes cannot have: what they apply was registered in ``__main__`` only.
+
+    Raises:
+        BadInput: one is; with the cures.
+    """
+    for name in sorted({*wanted} - _builtins().keys()):
+        op = get(name)
+        if type(op).__module__ == "__main__" and isinstance(op, FrameOp | ClipOp) and not op.out_of_process:
+            raise BadInput(
+                f"op {name!r} was registered in this process only (a notebook's cell, or the script itself), and "
+                "worker processes import what they apply: put it into a module and name that in cache.op_modules, or set "
+                "cache.worker_kind: threads"
             )
 
 

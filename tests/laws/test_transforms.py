@@ -249,6 +249,22 @@ def test_a_cell_may_be_run_again(tmp_path: Path, videos: Path, shade: str) -> No
                 assert bits(cache) == number
 
 
+@pytest.mark.parametrize("shade", [SHADE, SHADE_CLASS], ids=["function", "class"])
+def test_a_cell_is_nothing_for_worker_processes(tmp_path: Path, videos: Path, shade: str) -> None:
+    """They import what they apply: that is said when a cache is opened or a task joins, and not at the first read."""
+    what = given(tmp_path / "own", videos, "shade", op_modules=[])
+    with registry.own_registrations():
+        run_cell(1, shade)
+        with pytest.raises(BadInput, match=r"'shade' was registered in this process only.*op_modules.*threads"):
+            viewcache.open(what)
+        plain = config(tmp_path / "own", videos, augmentation=[single("grayscale")])
+        with viewcache.open(plain) as cache:
+            what["dataset"]["tag"] = "other"  # type: ignore[index] # a mapping
+            with pytest.raises(BadInput, match="'shade' was registered in this process only"):
+                cache.join({"dataset": what["dataset"]})
+            assert cache.read("train", 0, 0).video.size
+
+
 def test_an_open_cache_keeps_its_operations(tmp_path: Path, videos: Path) -> None:
     """A cell that is run again changes nothing in a cache that is open; another is opened when that is closed."""
     one, other, third = (
