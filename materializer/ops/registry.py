@@ -206,8 +206,8 @@ def check_importable(wanted: Iterable[str]) -> None:
         if type(op).__module__ == "__main__" and isinstance(op, FrameOp | ClipOp) and not op.out_of_process:
             raise BadInput(
                 f"op {name!r} was registered in this process only (a notebook's cell, or the script itself), and "
-                "worker processes import what they apply: put it into a module and name that in cache.op_modules, or set "
-                "cache.worker_kind: threads"
+                "worker processes import what they apply: put it into a module and name that in cache.op_modules, or "
+                "set cache.worker_kind: threads"
             )
 
 
