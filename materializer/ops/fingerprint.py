@@ -18,7 +18,7 @@ from typing import Any
 from viewcache.errors import BadInput
 from viewcache.materializer.ops.cells import cells_of, has_text, is_in_file
 from viewcache.materializer.ops.loaded import check_loaded
-from viewcache.materializer.ops.made_of import UnreadableError, attributes, made_of
+from viewcache.materializer.ops.made_of import UnreadableError, attributes, made_of, place_of
 
 __all__ = ["fingerprint_of", "held_by"]
 
@@ -73,11 +73,13 @@ def _parts(function: Any, home: str, caller: FrameType, drawing: Iterable[str]) 
     if _is_made_by_another(function) and _is_read(caller.f_code, calling):
         origins.add(calling)  # it says what the function was made with
         codes.setdefault(calling, set()).add(caller.f_code)
-    written = getattr(inspect.unwrap(function), "__code__", None) if plain else caller.f_code
+    inner = inspect.unwrap(function) if plain else None
+    written = getattr(inner, "__code__", None) if plain else caller.f_code
     if written is not None:
         codes.setdefault(home, set()).add(written)
-        if not is_in_file(written, sys.modules.get(home)):  # of several in a cell, which one it is
-            yield _source(function) if plain else f"{type(function).__module__}.{type(function).__qualname__}"
+    # Which one it is of several in a module or cell, and what is around it.
+    yield f"{type(function).__module__}.{type(function).__qualname__}"
+    yield from (place_of(each) for each in (function, inner) if isinstance(each, FunctionType))
     yield from _sources(home, codes.get(home, ()), "its source")
     libraries, own = _told_apart(origins)
     yield from _texts(codes, own - {home})

@@ -36,7 +36,7 @@ import numpy as np
 
 from viewcache.materializer.ops.loaded import codes_of_class, is_generated
 
-__all__ = ["TAKEN", "MadeOf", "UnreadableError", "attributes", "made_of"]
+__all__ = ["TAKEN", "MadeOf", "UnreadableError", "attributes", "made_of", "place_of"]
 
 TAKEN = "_viewcache_fingerprint"
 """Attribute in which an operation keeps its fingerprint once it is taken: no value of its own."""
@@ -156,7 +156,7 @@ class _Walk:
         value: bytes | None = None
         parts: Iterable[tuple[str, Any]] = self._parts(each)
         if kind is FunctionType:
-            name = f"{name} {_place(each)}"
+            name = f"{name} {place_of(each)}"
         elif issubclass(kind, type):
             name = f"{name} {_name(each)}"
         elif issubclass(kind, np.ndarray):
@@ -422,11 +422,11 @@ def _name(each: Any) -> str:
     return f"{each.__module__}.{each.__qualname__}"
 
 
-def _place(function: FunctionType) -> str:
-    """Where a function is written; what decorates it may have given it another's name."""
+def place_of(function: FunctionType) -> str:
+    """Where a function is written, and of several on a line which one; what decorates it may have another's name."""
     module, code = function.__globals__.get("__name__"), function.__code__
-    has_file = getattr(sys.modules.get(str(module)), "__file__", None) is not None
-    return f"{module}.{code.co_qualname}" + (f" {code.co_firstlineno}" if has_file else "")
+    begun = next(((line, column) for line, _, column, _ in code.co_positions() if column), (code.co_firstlineno, 0))
+    return f"{module}.{code.co_qualname} {begun[0]}:{begun[1]}"
 
 
 def _namespace(kind: type) -> Mapping[str, Any]:

@@ -1,6 +1,5 @@
 """Functions and other libraries' transforms as operations: what they get, may give, and draw by their keys."""
 
-import hashlib
 import importlib
 import linecache
 import random
@@ -411,8 +410,48 @@ def test_a_key_has_all_modules_that_it_is_made_of(tmp_path: Path, monkeypatch: p
     assert [name for name in first if of_home[name] == first[name]] == []
     of_lib = keys(HOME, DECORATORS.replace("FACTOR = 1", "FACTOR = 2"))
     assert [name for name in first if of_lib[name] == first[name]] == ["plain", "no_grad"]
-    hashed = hashlib.blake2b("\0".join(["plain", HOME]).encode(), digest_size=8).hexdigest()
-    assert first["plain"] == f"source-{hashed}", "as it was before other modules were looked at"
+
+
+CHOICES = """
+import functools
+
+def same(frame): return frame
+def other(frame): return 255 - frame
+LAMBDAS = [lambda frame: frame, lambda frame: 255 - frame]
+
+def kept(function):
+    @functools.wraps(function)
+    def inner(frame): return function(frame)
+    return inner
+
+def turned(function):
+    @functools.wraps(function)
+    def inner(frame): return 255 - function(frame)
+    return inner
+
+class Both:
+    def same(self, frame): return frame
+    def other(self, frame): return 255 - frame
+
+PAIRS = {
+    "function": (same, other),
+    "lambda": LAMBDAS,
+    "decorator": (kept(same), turned(same)),
+    "method": (Both().same, Both().other),
+    "partial": (functools.partial(same), functools.partial(other)),
+    "partial of lambda": tuple(map(functools.partial, LAMBDAS)),
+}
+"""
+
+
+def test_a_key_tells_which_of_a_module_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same name and the same source, one function of it is not another one: law 3."""
+    (tmp_path / "choices_of_one.py").write_text(CHOICES)
+    monkeypatch.syspath_prepend(tmp_path)
+    for kind, pair in importlib.import_module("choices_of_one").PAIRS.items():
+        one, other = (transform(each, name="chosen").fingerprint for each in pair)
+        assert one != other, kind
+        assert one == transform(pair[0], name="chosen").fingerprint
 
 
 def test_what_is_edited_in_place_is_keyed_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
