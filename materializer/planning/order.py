@@ -50,40 +50,48 @@ class Order:
         """(epochs,) positions that are drawn, counted from the first; they are settled once that is recorded."""
         self.unrecorded = [set[int]() for _ in range(self.epochs)]
         """Of each epoch the positions at which the catalog may have another video."""
-        self.moved = False
-        """Whether any video has left the position that it was planned for."""
-        self._planned_index_at = np.arange(self.ids.size)
-        self._position_of = np.arange(self.ids.size)
+        self._moved: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        """Of each position the planned index that stands there, and where each stands: once one has moved at all, since
+        of a million images and five epochs it takes 80 MB."""
         self._by_id: dict[int, NDArray[np.int64]] = {}
+
+    @property
+    def moved(self) -> bool:
+        """Whether any video has left the position that it was planned for."""
+        return self._moved is not None
 
     def planned_indexes(self, first: int, last: int) -> NDArray[np.int64]:
         """The planned indexes of the videos at positions first…last (exclusive)."""
-        return self._planned_index_at[first:last]
+        return np.arange(first, min(last, self.ids.size)) if self._moved is None else self._moved[0][first:last]
 
     def planned_index(self, epoch: int, position: int) -> int:
         """The planned index of the video at a position of an epoch."""
-        return int(self._planned_index_at[epoch * self.positions + position])
+        at = epoch * self.positions + position
+        return at if self._moved is None else int(self._moved[0][at])
 
     def positions_of(self, planned_indexes: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions at which videos stand, by their planned indexes."""
-        return np.asarray(self._position_of[planned_indexes])
+        return np.array(planned_indexes if self._moved is None else self._moved[1][planned_indexes])
 
     def waiting(self, epoch: int) -> NDArray[np.int64]:
         """The ids of an epoch that are not drawn yet."""
         start = epoch * self.positions
-        return np.asarray(self.ids[self._planned_index_at[start + int(self.drawn[epoch]) : start + self.positions]])
+        return np.asarray(self.ids[self.planned_indexes(start + int(self.drawn[epoch]), start + self.positions)])
 
     def place(self, epoch: int, position: int, video_id: int) -> tuple[int, int]:
         """Exchange a video with the one that stands at a position; returns both positions in the epoch."""
         start = epoch * self.positions
         target = start + position
-        other = int(self._position_of[self._planned_index_of(epoch, video_id)])
+        planned = self._planned_index_of(epoch, video_id)
+        other = planned if self._moved is None else int(self._moved[1][planned])
         self.unrecorded[epoch].update((position, other - start))
         if other != target:
-            self.moved = True
-            here, there = self._planned_index_at[target], self._planned_index_at[other]
-            self._planned_index_at[target], self._planned_index_at[other] = there, here
-            self._position_of[there], self._position_of[here] = target, other
+            if self._moved is None:
+                self._moved = np.arange(self.ids.size), np.arange(self.ids.size)
+            planned_at, position_of = self._moved
+            here, there = planned_at[target], planned_at[other]
+            planned_at[target], planned_at[other] = there, here
+            position_of[there], position_of[here] = target, other
         return position, other - start
 
     def settle(self, epoch: int) -> None:

@@ -18,6 +18,7 @@ from viewcache.catalog import Catalog
 from viewcache.catalog.records import SubstitutionRow
 from viewcache.errors import BadInput
 from viewcache.materializer.dataset.dataset import Dataset
+from viewcache.materializer.dataset.texts import IdPlaces
 from viewcache.materializer.planning.draws import clip_stand_ins, stand_ins, uncovered
 from viewcache.materializer.planning.graph import AbstractGraph
 from viewcache.materializer.planning.order import Order
@@ -178,10 +179,11 @@ class Early:
         """Say at once what is known to be bad or gone of what was drawn, where the policy is to raise it."""
         task = self._task
         if task.dataset.spec.refuses(missing=True) or task.dataset.spec.refuses(missing=False):
-            ids, stood_in = np.stack([drawn.ids(epoch) for epoch in drawn.epochs]), stand_ins(drawn.known)
-            good = task.dataset.base[task.dataset.may_stand_in(ids, task.spec.sampling.span)]
-            if not stood_in and np.isin(ids, good).all():
+            stood_in, base = stand_ins(drawn.known), task.dataset.base
+            good = IdPlaces(base[task.dataset.may_stand_in(base, task.spec.sampling.span)])
+            if not stood_in and all((good.find(drawn.ids(epoch)) >= 0).all() for epoch in drawn.epochs):
                 return  # all that was drawn is there and good; what follows looks at each
+            ids = np.stack([drawn.ids(epoch) for epoch in drawn.epochs])
             task.dataset.resolve_draws(
                 task.spec, task.seed, drawn.first_epoch, ids, stood_in, by_video=task.draws_together
             )
