@@ -312,7 +312,7 @@ def _spoil(path: Path, packet: int) -> None:
     index: VideoIndex = probe(str(path))
     at, size = int(index.pos[packet]), int(index.size[packet])
     data = bytearray(path.read_bytes())
-    data[at + 5 : at + size] = os.urandom(size - 5)
+    data[at + 5 : at + size] = np.random.default_rng(0).bytes(size - 5)  # of others 1 in 20 decodes without a complaint
     path.write_bytes(data)
 
 
