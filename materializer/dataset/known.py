@@ -68,6 +68,11 @@ class Known:
         return Texts(self.rows["name"])
 
     @cached_property
+    def etags(self) -> RepeatedTexts:
+        """On record of each."""
+        return RepeatedTexts(self.rows["etag"])
+
+    @cached_property
     def has_frames(self) -> NDArray[np.bool_]:
         """Whether each could be decoded when it was looked into."""
         return _is_known(self.rows["frames"])
@@ -103,7 +108,7 @@ class Known:
         if not any(listed.etags.values):  # as of all local files
             return np.zeros(len(at), bool)
         rows = np.flatnonzero(marked)
-        now, before = listed.etags.taken(rows).array, RepeatedTexts(self.rows["etag"]).taken(at[rows]).array
+        now, before = listed.etags.taken(rows).array, self.etags.taken(at[rows]).array
         marked[rows] = _is_true(pc.and_(pc.not_equal(now, ""), pc.not_equal(now, before.fill_null(""))))
         return marked
 
@@ -111,7 +116,7 @@ class Known:
         """Which of some files have the size and time, or the etag, that is known of them; see `Stamp.same`."""
         sizes, times = (numbers(self.rows[name])[at] for name in ("size_bytes", "mtime_ns"))
         same = (listed.sizes[mine] == sizes) & (listed.mtimes_ns[mine] == times)
-        etag, before = (each.array for each in (listed.etags.taken(mine), RepeatedTexts(self.rows["etag"]).taken(at)))
+        etag, before = (each.array for each in (listed.etags.taken(mine), self.etags.taken(at)))
         both = _is_true(pc.and_(pc.not_equal(etag, ""), pc.not_equal(before, "")))
         for header in VALIDATORS if both.any() else ():
             both &= _is_true(pc.equal(*(pc.starts_with(each, f"{header}: ") for each in (etag, before))))
