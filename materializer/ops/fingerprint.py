@@ -151,7 +151,7 @@ def _is_edited_in_place(module: str) -> bool:
 def _source_of(module: Any, codes: frozenset[CodeType], whose: str) -> str:
     """Of a module as a whole; refused if that is not what runs."""
     text = _source(module, whose)
-    check_loaded(module, text, (code for code in codes if code.co_name != "<module>"))
+    check_loaded(module, text, codes)
     return text
 
 
