@@ -89,13 +89,16 @@ def test_what_lies_in_memory_is_ready(attach: Opener, store: Path, capsys: pytes
     found: Overview | None = None
 
     def is_still() -> bool:
-        """Look, and whether nothing went on meanwhile, so that all that was seen is of one moment."""
+        """Look, and whether a batch is whole and nothing went on meanwhile, so that all that was seen is of one moment.
+
+        A slow machine stands still in the middle of a batch too.
+        """
         nonlocal found
         before = state(cache, store)
         found = gather(locate(str(store)))
         assert main(["status", str(store)]) == 0
         told = capsys.readouterr()
-        if before != state(cache, store):
+        if before != state(cache, store) or all(each.ready < each.clips for each in found.due):
             return False
         lying, copies, to_come = before
         ready.update(Counter(ahead for ahead, key in to_come if key in lying | copies))
