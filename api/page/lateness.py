@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from viewcache.api.page.overview import DueBatch, Pace, Place, Sample, Verdict
+from viewcache.materializer.scheduling.seats import IDLE_BATCHES, IDLE_S
 
 __all__ = ["RECENT_S", "due_in_s", "judged", "pace_of"]
 
 RECENT_S = 30.0
 """How long the pace of making is looked back upon."""
-IDLE_S, IDLE_BATCHES = 60.0, 20
-"""A reader that has not read for so long, and for so many of its batches, is not reading."""
 
 
 def pace_of(samples: Sequence[Sample], work: Mapping[str, tuple[int, float]], workers: int) -> Pace:

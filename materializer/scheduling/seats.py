@@ -6,14 +6,22 @@ DataLoader reads. Where nobody sits, whoever reads by path moves the task; where
 
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from viewcache.materializer.scheduling.work import Position
 
-__all__ = ["Seat", "SeatKey", "Seats"]
+__all__ = ["IDLE_BATCHES", "IDLE_S", "Seat", "SeatKey", "Seats"]
 
-PACE_WEIGHT = 0.2
-"""Of the newest iteration in the smoothed seconds per iteration."""
+PACE_BATCHES = 16
+"""How many of a reader's last batches its pace is the mean of.
+
+A loader reads ahead, so the first batches of each epoch come at once and the next one takes the longer for it: the pace
+is that of both together, over several epochs where they are short.
+"""
+IDLE_S, IDLE_BATCHES = 60.0, 20
+"""A reader that has not read for so long, and for so many of its batches, is not reading."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,13 +49,16 @@ class Seat:
     """Epoch and iteration of the last batch that it read."""
     _last: tuple[tuple[int, int], float] | None = field(default=None, repr=False)
     """The batch behind the last one that it read, and when it read that."""
+    _taken_s: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_BATCHES), repr=False)
+    """What each of its last iterations took."""
 
 
 class Seats:
     """The seats of one task. Thread-safe."""
 
-    def __init__(self) -> None:
-        """Nobody reads yet."""
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nobody reads yet; ``clock`` says the time in seconds."""
+        self._clock = clock
         self._lock = threading.Lock()
         self._seats: list[Seat] = []
         self.parts = 1
@@ -73,8 +84,11 @@ class Seats:
             return known or self._new(key, Position(), taken=False)
 
     def _new(self, key: SeatKey, position: Position, *, taken: bool) -> Seat:
-        pace_s = next((each.position.pace_s for each in self._seats if each.key == key), 0.0)
-        seat = Seat(key, Position(*position.place, pace_s), taken)
+        seat = Seat(key, position, taken)
+        before = next((each for each in reversed(self._seats) if each.key == key), None)
+        if before is not None:  # a loader sits down anew in each epoch
+            seat.position = Position(*position.place, before.position.pace_s)
+            seat._last, seat._taken_s = before._last, before._taken_s.copy()
         of_size = [each for each in self._seats if _size(each) == _size(seat)]
         self._seats = [*(each for each in of_size if each.taken or each.key != key), seat]
         return seat
@@ -104,14 +118,15 @@ class Seats:
                 self._seats.append(seat)
 
     def read(self, seat: Seat, epoch: int, iteration: int, iterations: int) -> Position:
-        """A reader has had a batch; returns the one that it needs next, and its pace, smoothed over the last few."""
-        now, parts = time.monotonic(), seat.key.parts
+        """A reader has had a batch; returns the one that it needs next, and its pace, a mean over the last few."""
+        now, parts = self._clock(), seat.key.parts
         epochs, following = divmod(iteration + parts, iterations)
         with self._lock:
             pace_s = seat.position.pace_s
             if seat._last is not None and seat._last[0] == (epoch, iteration):
-                taken_s = (now - seat._last[1]) / parts
-                pace_s += (taken_s - pace_s) * (PACE_WEIGHT if pace_s else 1.0)
+                at_most_s = max(IDLE_S, IDLE_BATCHES * pace_s)  # nobody read for the rest of the time
+                seat._taken_s.append(min(now - seat._last[1], at_most_s) / parts)
+                pace_s = sum(seat._taken_s) / len(seat._taken_s)
             seat.position = Position(epoch + epochs, following, pace_s)
             seat._last, seat.had = (seat.position.place, now), (epoch, iteration)
             return seat.position

@@ -1,7 +1,8 @@
 """Whether a batch will be late: from what is missing before it, and from how fast clips are made."""
 
-from viewcache.api.page.lateness import IDLE_S, due_in_s, judged, pace_of
+from viewcache.api.page.lateness import due_in_s, judged, pace_of
 from viewcache.api.page.overview import DueBatch, Pace, Place, Sample, Verdict
+from viewcache.materializer.scheduling.seats import IDLE_S
 
 WORK = {"decode": (900, 3.0), "convert": (90, 0.5), "augment": (9, 0.25), "store": (10, 0.25)}
 """Ten objects for four seconds of work."""

@@ -13,7 +13,7 @@ from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.keeping import Keeping
-from viewcache.materializer.scheduling.seats import SeatKey, Seats
+from viewcache.materializer.scheduling.seats import IDLE_S, SeatKey, Seats
 from viewcache.materializer.scheduling.work import Position, RowState
 
 VIDEOS, SAMPLES, BATCH, EPOCHS, ITERATIONS = 7, 2, 3, 2, 3
@@ -133,6 +133,48 @@ def test_a_training_of_another_size_takes_the_task_over() -> None:
     seats.at(ranks[0], 0, 1)
     assert seats.positions() == (Position(1, 0),)
     assert seats.is_known(alone)
+
+
+@given(
+    step_s=st.sampled_from([0.05, 1.0, 90.0]),
+    ahead=st.integers(0, 3),
+    iterations=st.integers(2, 12),
+    anew=st.booleans(),
+)
+def test_the_pace_is_that_of_who_takes_the_batches(step_s: float, ahead: int, iterations: int, anew: bool) -> None:
+    """Whatever a loader reads ahead in each epoch, however short that is, and whether it sits down anew for it."""
+    now_s = 0.0
+    seats = Seats(lambda: now_s)
+    seat = seats.sit(SeatKey())
+    paces = []
+    for epoch in range(60):
+        if anew and epoch:
+            seats.rise(seat)
+            seat = seats.sit(SeatKey(), epoch)
+        for iteration in range(iterations):
+            now_s += step_s if iteration > ahead else 0.0
+            paces.append(seats.read(seat, epoch, iteration, iterations).pace_s)
+        now_s += step_s * min(ahead + 1, iterations)
+    settled = np.array(paces[len(paces) // 2 :])
+    assert np.all(np.abs(settled - step_s) <= step_s * (ahead + 1) / 16 + 1e-9)
+
+
+def test_a_pause_is_no_pace() -> None:
+    """A notebook that reads on after a night had not been training at night."""
+    now_s = 0.0
+    seats = Seats(lambda: now_s)
+    seat = seats.sit(SeatKey())
+    for iteration in range(20):
+        now_s += 1.0
+        seats.read(seat, 0, iteration, 100)
+    now_s += 12 * 3600
+    seats.rise(seat)
+    seat = seats.sit(SeatKey(), 0, 20)
+    assert seats.read(seat, 0, 20, 100).pace_s <= 1 + IDLE_S / 16
+    for iteration in range(21, 37):
+        now_s += 1.0
+        seats.read(seat, 0, iteration, 100)
+    assert seat.position.pace_s == 1.0
 
 
 def test_who_reads_a_task_that_was_left_brings_it_back() -> None:
