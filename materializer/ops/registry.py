@@ -107,7 +107,7 @@ def get(name: str) -> Op:
     """Return the operation of a name.
 
     Raises:
-        BadInput: no such operation; the message lists the known ones and the nearest.
+        BadInput: no such operation; the message lists the known ones, and the nearest or how to name one of your own.
         Broken: this process has other code of it than the one that planned (`expect`).
     """
     op = _builtins().get(name) or _custom.get(name)
@@ -119,8 +119,8 @@ def get(name: str) -> Op:
         if entry.name == name:
             return _load_entry(name, entry.value, entry.load())
     known = names()
-    hint = did_you_mean(name, known, ELSEWHERE)
-    raise BadInput(f"unknown op {name!r}; known: {', '.join(known)}" + (f"; {hint}" if hint else ""))
+    hint = did_you_mean(name, known, ELSEWHERE) or "one of your own is found in a module that op_modules names"
+    raise BadInput(f"unknown op {name!r}; known: {', '.join(known)}; {hint}")
 
 
 def latest(name: str) -> Op:
