@@ -4,17 +4,27 @@ A worker opens files that strangers made. Limits turn the worst of them into an 
 """
 
 import ctypes
+import math
 import os
 import resource
 import signal
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["end_with_parent_thread", "keep_freed_memory", "limit_child", "limit_worker", "private_bytes"]
+__all__ = [
+    "end_with_parent_thread",
+    "keep_freed_memory",
+    "left_bytes",
+    "limit_child",
+    "limit_worker",
+    "private_bytes",
+]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LIMITED = ((resource.RLIMIT_DATA, 5), (resource.RLIMIT_AS, 0))
+"""Limits of memory, and the field of /proc/self/statm that counts what there is of it, in pages."""
 OPEN_FILES = 512
 """Descriptors: a few videos, sockets and the store's files; a leak shows up as an error and not as a slow machine."""
 
@@ -55,6 +65,20 @@ def private_bytes(pid: int) -> int:
     except OSError:
         return 0
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
+
+
+def left_bytes() -> float:
+    """Memory that this process may take beyond what it has; infinite where no limit is set, or without /proc.
+
+    What was freed and kept for later counts as taken, so an allocation may succeed although less is left.
+    """
+    limits = [(resource.getrlimit(what)[0], field) for what, field in _LIMITED]
+    known = [(most, field) for most, field in limits if most != resource.RLIM_INFINITY]
+    try:
+        fields = Path("/proc/self/statm").read_bytes().split() if known else []
+    except OSError:
+        return math.inf
+    return min((most - int(fields[field]) * resource.getpagesize() for most, field in known), default=math.inf)
 
 
 def limit_child(pid: int, memory_bytes: int) -> None:

@@ -19,13 +19,14 @@ from viewcache.materializer.limits import limit_worker
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, picture_index, read_picture
-from viewcache.materializer.media.reaching import OutOfReach
+from viewcache.materializer.media.reaching import OutOfReach, TooLittleMemory
 from viewcache.materializer.media.source import (
     SMALL_BLOCK,
     BlockSource,
     Source,
     is_local,
     open_source,
+    shown,
     stamp_now,
 )
 
@@ -104,6 +105,9 @@ def look(
         with open_source(uri) as source:
             found = Scanned.of(uri, indexing(source, max_pixels))
             return found if baggage is None else replace(found, content=baggage.content(source))
+    except TooLittleMemory:
+        # Unlike a worker's, this limit is the same for everybody: who needs more is bad wherever it is looked at.
+        return Scanned(error=f"{shown(uri)}: looking at it takes more memory than a scanning process may have")
     except Full as full:
         return Scanned(error=str(full), of_video=False)
     except SourceUnreachable as unreachable:

@@ -16,7 +16,7 @@ from viewcache.materializer.media.demux import DAMAGE, ContainerFeed, Feed, Rang
 from viewcache.materializer.media.index import HIDDEN, KEY, REFERENCE, Gop, VideoIndex
 from viewcache.materializer.media.picture_feed import PictureFeed
 from viewcache.materializer.media.pixels import is_recolored, matched, plain
-from viewcache.materializer.media.reaching import CHANGED
+from viewcache.materializer.media.reaching import CHANGED, blame_the_process
 from viewcache.materializer.media.source import Source, open_source, shown
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def decode(
     Raises:
         BadVideo: the file cannot be read or is not the one that was scanned; or, after all good frames and only when no
             ``stats`` was given, frames are damaged (with ``stats``, see ``stats.failed``).
+        Full: it cannot be told whether frames are damaged, since this process has too little memory.
         ViewNotFound: a frame number is not of this video.
     """
     with open_source(uri) as source:
@@ -197,6 +198,7 @@ class _Decoder:
             missing -= self._stats.failed.keys()
             if not missing:
                 return
+        self._blame(None)
         self._stats.failed.update(dict.fromkeys(sorted(missing), "the decoder gives no frame for it"))
 
     def _attempts(self, gop: Gop) -> Iterator[tuple[Feed, int]]:
@@ -266,6 +268,7 @@ class _Decoder:
                     continue
                 pending.pop(packet, None)
                 if frame.is_corrupt:
+                    self._blame(None)
                     damage[packet] = "damaged (the decoder concealed errors)"
                 if rank[packet - start] in wanted:
                     held.append((packet, frame))
@@ -286,6 +289,7 @@ class _Decoder:
                 try:
                     take(context.decode(fed))
                 except DAMAGE as bad:
+                    self._blame(bad)
                     damage[number] = f"undecodable ({_reason(bad)})"
                     pending.pop(number, None)
                 if held:
@@ -293,6 +297,7 @@ class _Decoder:
             try:
                 take(context.decode(None))
             except DAMAGE as bad:
+                self._blame(bad)
                 damage[stop - 1] = f"undecodable ({_reason(bad)})"
             yield from release(True)
         finally:
@@ -306,6 +311,10 @@ class _Decoder:
             number = rank[packet - start]
             if number in wanted and number not in stats.failed and packet in damage:
                 stats.failed[number] = damage[packet]
+
+    def _blame(self, failed: Exception | None) -> None:
+        """Damage counts only where there is memory for a few frames more; see `blame_the_process`."""
+        blame_the_process(shown(self._source.uri), failed, self._index.width * self._index.height)
 
     def _doubt(self, packet: int, number: int, damage: dict[int, str]) -> str:
         """Why a frame that came out may not be what a sequential decode gives; empty if it surely is."""
@@ -331,9 +340,11 @@ class _Decoder:
         wanted, last, number, damage = set(gop.frames.tolist()), int(gop.frames[-1]), 0, ""
         for frame in _sequential(self._opened(), self._stats):
             if isinstance(frame, str):
+                self._blame(None)
                 damage = damage or frame
                 continue
             if frame.is_corrupt:
+                self._blame(None)
                 damage = damage or "damaged (the decoder concealed errors)"
             if number in wanted:
                 wanted.discard(number)

@@ -14,6 +14,7 @@ from av.stream import Discard, Disposition
 
 from viewcache.errors import BadVideo
 from viewcache.materializer.media.index import NO_TIME, VideoIndex
+from viewcache.materializer.media.reaching import blame_the_process
 from viewcache.materializer.media.source import RemoteSource, Source, open_container, shown
 from viewcache.store.checksum import crc32c
 
@@ -211,7 +212,8 @@ class ContainerFeed:
                         return found
                 elif whole or found or (packet.dts or NO_TIME) > index.dts[start]:
                     return None
-        except DAMAGE:
+        except DAMAGE as bad:
+            blame_the_process(shown(self._source.uri), bad, index.width * index.height)
             return None
         return None
 

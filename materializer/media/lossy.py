@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import Broken, ChunkDamaged
+from viewcache.errors import BadVideo, Broken, ChunkDamaged
 from viewcache.materializer.media.h264 import (
     DECODER,
     ENCODER,
@@ -125,6 +125,7 @@ def encode(pictures: Bytes, loss: Loss) -> Group:
         loss: what is allowed.
 
     Raises:
+        BadVideo: the wanted quality is more than the encoder has at its best of these pictures.
         Broken: the encoder is missing, fails, or gives what cannot be decoded.
     """
     if loss.quality_db is None:
@@ -141,7 +142,8 @@ def encode(pictures: Bytes, loss: Loss) -> Group:
         if missing_db <= 0:
             return replace(group, pack_s=time.thread_time() - begun - group.unpack_s)
         if quantizer == 0:
-            raise Broken(f"{ENCODER} reaches {group.psnr_db.min():.1f} dB at its best, not {loss.quality_db:g} dB")
+            best_db = group.psnr_db.min()
+            raise BadVideo(f"{ENCODER} reaches {best_db:.1f} dB at its best, not {loss.quality_db:g} dB; ask for less")
         quantizer = max(0, quantizer - int(np.ceil(_STEPS_PER_DB * missing_db)))
 
 

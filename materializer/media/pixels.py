@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from viewcache.errors import BadInput, BadVideo
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.planes import plane_shapes
+from viewcache.materializer.media.reaching import blame_the_process
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -302,7 +303,9 @@ def _reformatted(
     try:
         return _reformatter().reformat(frame, width, height, pix_fmt, interpolation=flags, threads=1, **colors)
     except (av.error.FFmpegError, ValueError) as bad:
-        raise BadVideo(f"a {frame.width}x{frame.height} {frame.format.name} frame cannot be converted ({bad})") from bad
+        what = f"a {frame.width}x{frame.height} {frame.format.name} frame"
+        blame_the_process(what, bad, frame.width * frame.height)
+        raise BadVideo(f"{what} cannot be converted ({bad})") from bad
 
 
 def _copy_rgb(frame: "VideoFrame", out: NDArray[np.uint8]) -> None:

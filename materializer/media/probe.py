@@ -21,6 +21,7 @@ from viewcache.materializer.media.demux import DAMAGE, configure, demux, is_cove
 from viewcache.materializer.media.index import HIDDEN, KEY, NO_TIME, REFERENCE, VideoIndex, too_large
 from viewcache.materializer.media.pixels import display_turn, planes_of, to_rgb
 from viewcache.materializer.media.planes import plane_shapes
+from viewcache.materializer.media.reaching import blame_the_process
 from viewcache.materializer.media.source import Source, open_container, open_source, shown
 from viewcache.store.checksum import crc32c
 
@@ -62,7 +63,7 @@ def probe(uri: str, max_pixels: int = DEFAULT_MAX_PIXELS) -> VideoIndex:
 
     Raises:
         BadVideo: the file gives no frames, or is not a video, or too large a one; the message names it and the reason.
-        Full: this process has too many files open, which says nothing about the file.
+        Full: this process has too many files open or too little memory, which says nothing about the file.
     """
     with open_source(uri) as source:
         return probe_source(source, max_pixels)
@@ -75,6 +76,7 @@ def probe_source(source: Source, max_pixels: int) -> VideoIndex:
     except (BadVideo, Full, SourceUnreachable):
         raise
     except Exception as bad:  # hostile files raise nearly anything out of the bindings
+        blame_the_process(shown(source.uri), bad)
         raise BadVideo(f"{shown(source.uri)}: cannot be read as a video ({type(bad).__name__}: {bad})") from bad
 
 
@@ -104,6 +106,8 @@ class _Packets:
 class _Output:
     """What a sequential decode gives."""
 
+    name: str
+    """Of the file, in messages."""
     packets: list[int] = field(default_factory=list)
     """Per frame: the packet that it is of; -1 = the decoder does not say."""
     digests: dict[int, int] = field(default_factory=dict)
@@ -127,6 +131,7 @@ class _Output:
         try:
             frames = context.decode(packet)
         except DAMAGE as bad:
+            blame_the_process(self.name, bad, context.width * context.height)
             what = "the last frames" if packet is None else f"packet {number}"
             if self.started:
                 self.damage = self.damage or f"{what} cannot be decoded ({getattr(bad, 'strerror', None) or bad})"
@@ -135,6 +140,7 @@ class _Output:
             at = -1 if frame.pts is None else frame.pts
             self.first = self.first or frame
             if frame.is_corrupt:
+                blame_the_process(self.name, None, context.width * context.height)
                 self.damage = self.damage or f"frame {len(self.packets)} is damaged (the decoder concealed errors)"
             elif digested(at):
                 self.digests[at] = _digest(frame)
@@ -184,7 +190,7 @@ class _Probe:
         """Demux all packets; decode until enough frames are out to check their order."""
         context = stream.codec_context
         headers = Headers(self._codec, context.extradata or b"")
-        found, output = _Packets(), _Output()
+        found, output = _Packets(), _Output(self._name)
         payloads = _Payloads(self._source)
         # Fields may come in packets of their own, two to a frame.
         found.simple = self._codec != "h264" or context.field_order in PROGRESSIVE
@@ -198,6 +204,7 @@ class _Probe:
                 if len(output.packets) < ORDER_CHECKED and not output.damage:
                     output.feed(context, packet, number, few)
         except DAMAGE as bad:
+            blame_the_process(self._name, bad, context.width * context.height)
             # Packets after this point are lost, as they are for any reader; what came before is as good as it was.
             output.damage = output.damage or f"unreadable after {len(found.size)} packets ({bad})"
         if len(output.packets) < ORDER_CHECKED and not output.damage:
@@ -326,7 +333,7 @@ class _Probe:
 
     def _sequential(self, digested: set[int], stop: int | None = None) -> _Output:
         """Decode from the start, all or up to a packet, and digest the frames of some packets."""
-        output = _Output()
+        output = _Output(self._name)
         with open_container(self._source) as container:
             stream = self._choose(container)
             context = stream.codec_context

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from viewcache.errors import BadVideo, Full, SourceUnreachable, ViewcacheError
+from viewcache.materializer.limits import left_bytes
 
 __all__ = [
     "CHANGED",
     "OutOfReach",
+    "TooLittleMemory",
     "blame_the_process",
     "cure",
     "failure_of",
@@ -24,6 +26,9 @@ __all__ = [
 
 CHANGED = "the file has changed since it was scanned; open the cache again, after `viewcache stop` where a service runs"
 """What a message says of a file that is not as it was."""
+
+_SCARCE_BYTES, _SCARCE_FRAMES = 64 << 20, 4
+"""A process that may take no more than this, and so many frames as RGB, fails on good files too."""
 
 PAUSES_S = (0.2, 1.0, 3.0)
 """Before each further try."""
@@ -69,6 +74,10 @@ T = TypeVar("T")
 
 class OutOfReach(BadVideo):
     """A file that could not be read, which may be otherwise the next time; nothing is said about its content."""
+
+
+class TooLittleMemory(Full):
+    """This process may take no more memory, so that nothing can be said about a file that it fails on."""
 
 
 def is_passing(failed: BaseException) -> bool:
@@ -156,11 +165,25 @@ def failure_of(where: str, what: str, failed: Exception, said: str, *, is_far: b
     return OutOfReach(f"{where}: cannot be {what} ({said})")
 
 
-def blame_the_process(where: str, failed: Exception) -> None:
+def blame_the_process(where: str, failed: Exception | None, pixels: int = 0) -> None:
     """A limit that this process has hit says nothing about the video: no policy may put another one in its place.
 
+    What a decoder says when it gets no memory is often the same as of damaged data, so it is looked what is left.
+
+    Args:
+        where: the file's URI, as it may be shown.
+        failed: what was raised, if something was.
+        pixels: of a frame of it, as far as is known.
+
     Raises:
-        Full: it was that.
+        Full: it has too many files open.
+        TooLittleMemory: it may not take enough memory.
     """
     if getattr(failed, "errno", None) in (errno.EMFILE, errno.ENFILE):
         raise Full(f"{where}: too many open files; raise the limits of this process (ulimit -n)") from failed
+    left = left_bytes()
+    if left < _SCARCE_BYTES + _SCARCE_FRAMES * 3 * pixels:
+        raise TooLittleMemory(
+            f"{where}: too little memory to decode it, {max(left, 0) / 1e6:,.0f} MB are left of this process's limit; "
+            "raise cache.memory, take fewer workers (cache.workers), or raise ulimit -v and -d"
+        ) from failed

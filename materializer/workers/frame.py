@@ -1,6 +1,6 @@
 """One frame of a job and what has been made of it: each operation runs once, however many clips share it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,6 +89,12 @@ class Frame:
     def put(self, node: FrameStep, picture: np.ndarray) -> None:
         """Note what an op worker made of it, or an encoder."""
         self._made[node] = picture
+
+    def settle(self, nodes: Iterable[FrameStep]) -> None:
+        """Make what is wanted at some nodes, then let go of the decoded frame, which may be many times as large."""
+        for node in nodes:
+            self.at(node)
+        self._picture = None
 
     def planes(self) -> np.ndarray:
         """uint8 (bytes,): the decoder's own planes."""

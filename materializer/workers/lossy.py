@@ -5,16 +5,17 @@ clips ask for it, and a clip that is made alone has the pixels of one that is ma
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import Broken
+from viewcache.errors import BadVideo
 from viewcache.materializer.media.loss import GROUP, LOSSY, encoding_order
 from viewcache.materializer.media.lossy import Group, encode
+from viewcache.materializer.ops import get
 from viewcache.materializer.ops.lossy import LOSSY_OP, loss_of, stride_of
 from viewcache.materializer.planning.program import FrameStep, grow
 from viewcache.materializer.planning.recipe import Recipe
@@ -39,6 +40,9 @@ class Frame(Protocol):
     def put(self, node: FrameStep, picture: np.ndarray) -> None:
         """Note what it is there."""
 
+    def settle(self, nodes: Iterable[FrameStep]) -> None:
+        """Make it at some nodes, and let go of the decoded frame."""
+
 
 AFrame = TypeVar("AFrame", bound=Frame)
 
@@ -48,6 +52,17 @@ def lossy_step(node: FrameStep | None) -> FrameStep | None:
     while node is not None and node.name != LOSSY_OP:
         node = node.parent
     return node
+
+
+def _in_this_process(nodes: Iterable[FrameStep | None]) -> list[FrameStep] | None:
+    """Those without a loss; None if one is the decoded frame itself, or made by op workers, which take it later."""
+    found: list[FrameStep] = []
+    for node in nodes:
+        if node is None or get(node.name).out_of_process:
+            return None
+        if node.name != LOSSY_OP:
+            found.append(node)
+    return found
 
 
 @dataclass(slots=True)
@@ -134,12 +149,21 @@ class LossySteps:
                     found[other] = min(urgency, found.get(other, urgency))
         return found
 
-    def frames(self, given: Iterable[tuple[int, AFrame]], failed: Mapping[int, str]) -> Iterator[tuple[int, AFrame]]:
+    def frames(
+        self,
+        given: Iterable[tuple[int, AFrame]],
+        failed: Mapping[int, str],
+        roots: Mapping[int, Set[FrameStep | None]],
+    ) -> Iterator[tuple[int, AFrame]]:
         """The same frames, each when all its steps are made.
 
         Args:
             given: source frames and their numbers.
             failed: frames that cannot be decoded, and why, as far as is known by then.
+            roots: frame → the first step of each way that is wanted of it, as `root_of` says.
+
+        Raises:
+            Broken: the encoder fails, which says nothing about the video.
         """
         held: dict[tuple[FrameStep, int], dict[int, AFrame]] = {}
         parked: dict[int, tuple[AFrame, set[FrameStep]]] = {}
@@ -156,16 +180,21 @@ class LossySteps:
         for number, frame in given:
             missing: set[FrameStep] = set()
             whole: list[FrameStep] = []
+            needs: set[FrameStep | None] = set()
             for step, of in () if frame.was_read else self._steps.items():
                 group = of.group(number)
                 if group not in of.wanted:
                     continue
                 there = held.setdefault((step, group), {})
                 there[number] = frame
+                needs.add(step.parent)
                 if number in of.wanted[group]:
                     missing.add(step)
                 if len(there) == len(of.members(group)):
                     whole.append(step)
+            # Until its group is whole a frame waits, beside as many others as the stride is long.
+            if needs and (ways := _in_this_process(needs | roots.get(number, set()))) is not None:
+                frame.settle(ways)
             if not missing:
                 yield number, frame
             else:
@@ -207,7 +236,7 @@ class LossySteps:
         pictures = np.stack([frames[number].at(step.parent) for number in members])
         try:
             made = encode(pictures, loss_of(step.params))
-        except Broken as failed:
+        except BadVideo as failed:
             self._lost(step, sorted(of.wanted[group]), str(failed))
             return
         finally:

@@ -167,7 +167,7 @@ class _Maker:
             return
         frames = self._frames(stop)
         if self.lossy:
-            frames = self.lossy.frames(frames, self.stats.failed)
+            frames = self.lossy.frames(frames, self.stats.failed, self.roots)
         for window in self.remote.windows(frames, self.index.width * self.index.height, self._completes):
             if self.remote:
                 self.remote.run(window)
@@ -298,7 +298,7 @@ class _Maker:
             return OpWorkerFailed(f"{self.job.name}: an op worker made {made}", of_clip=True)
         if own := clip.recipe.program.own_ops:
             return OpFailed(f"made {made}, by {', '.join(map(repr, own))}; {SAY_SIZE}")
-        return Broken(f"{self.job.name}: made {made}")
+        return Broken(f"made {made}")
 
     def _store_clip(self, clip: _Clip, array: np.ndarray | None) -> Made | None:
         self.clock.lap("augment")
@@ -379,7 +379,7 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
         maker = _Maker(job, index, source)
         yield from maker.run(pause)
     except ViewcacheError as refused:
-        of_video = f"{job.name}: " if isinstance(refused, OpFailed) else ""
+        of_video = f"{job.name}: " if refused.kind in (OpFailed.kind, Broken.kind) else ""
         error, kind = f"{of_video}{refused}", refused.kind
     except Exception:  # a worker outlives a job that fails, and says what it was
         error, kind = f"{job.name}: {traceback.format_exc(limit=-3)}", Broken.kind

@@ -344,7 +344,7 @@ class StoreUnreachable(Broken, ConnectionError):
 
 
 class Full(Broken, OSError):
-    """The disk is full or a file limit was hit."""
+    """The disk is full, or a limit on files or memory was hit."""
 
     kind = "full"
 

@@ -17,7 +17,8 @@ from tests.tiny import config, make_decoding_dear, pixels, same, single, sql
 from viewcache.api.audit.verify import verify
 from viewcache.api.config.find import Located
 from viewcache.api.session.cache import Cache
-from viewcache.errors import BadInput, Broken, ConfigError
+from viewcache.errors import BadInput, BadVideo, Broken, ConfigError
+from viewcache.materializer.media import h264
 from viewcache.materializer.media.decode import decode
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import GROUP, LOSSY, Loss
@@ -198,7 +199,7 @@ def test_real_clips_have_their_quality(path: Path) -> None:
 @pytest.mark.parametrize("quality_db", [40.0, 45.0, 48.0])
 def test_a_second_try_suffices(monkeypatch: pytest.MonkeyPatch, quality_db: float) -> None:
     """A group in the middle of each real video is encoded twice at the most, every third only once."""
-    from viewcache.materializer.media import h264, lossy
+    from viewcache.materializer.media import lossy
 
     opened, tries = h264.open_h264_encoder, list[int]()
 
@@ -318,8 +319,6 @@ def _spoil(path: Path, packet: int) -> None:
 
 def test_the_encoder_is_missing(tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said when the configuration is read, with what to do."""
-    from viewcache.materializer.media import h264
-
     monkeypatch.setattr(h264, "ENCODER", "nosuchencoder")
     encoder_version.cache_clear()
     try:
@@ -330,12 +329,33 @@ def test_the_encoder_is_missing(tmp_path: Path, videos: Path, monkeypatch: pytes
     assert refused.value.code == "missing_encoder"
 
 
+def test_an_encoder_that_fails_is_no_bad_video(
+    tmp_path: Path, videos: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads is told, no policy is asked, and once the encoder works again the path has what it always has."""
+    failing = True
+    works = h264.open_h264_encoder
+
+    def encoder(*given: Any) -> Any:
+        if failing:
+            raise Broken("libx264 does not take 85x64 yuv444p: [Errno 12] Cannot allocate memory")
+        return works(*given)
+
+    with viewcache.open(settings(tmp_path, videos, cache={"worker_kind": "threads"}, on_bad_video="replace")) as cache:
+        monkeypatch.setattr("viewcache.materializer.media.lossy.open_h264_encoder", encoder)
+        with pytest.raises(Broken, match=r"^v\d: .*Cannot allocate memory"):
+            cache.read("train", 0, 0)
+        failing = False
+        assert same(pixels(cache), expected)
+        assert sql(cache, "select count(*) from substitutions") == [(0,)]
+
+
 def test_an_encoder_that_gives_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot reach the quality at its best is an error, not a picture."""
     from viewcache.materializer.media import lossy
 
     monkeypatch.setattr(lossy, "luma_psnr_db", lambda made, _: np.full(len(made), 20.0))
-    with pytest.raises(Broken, match=r"20\.0 dB at its best, not 45 dB"):
+    with pytest.raises(BadVideo, match=r"20\.0 dB at its best, not 45 dB"):
         encode_group(np.zeros((GROUP, 3, 16, 16), np.uint8), Loss(None, 45.0))
 
 

@@ -1,5 +1,6 @@
 """Frames that are encoded together: decoded ones alone, each once, whatever else of them is read or stored."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ class Pretended:
     number: int
     was_read: bool = False
     made: dict[FrameStep | None, np.ndarray] = field(default_factory=dict)
+    settled: set[FrameStep] = field(default_factory=set)
 
     def at(self, node: FrameStep | None) -> np.ndarray:
         """What it shows, after any step."""
@@ -36,6 +38,10 @@ class Pretended:
     def put(self, node: FrameStep, picture: np.ndarray) -> None:
         """Note it."""
         self.made[node] = picture
+
+    def settle(self, nodes: Iterable[FrameStep]) -> None:
+        """Note at what."""
+        self.settled |= set(nodes)
 
 
 @pytest.fixture
@@ -66,7 +72,7 @@ def test_what_was_read_is_no_member(encoded: list[list[int]]) -> None:
     steps = steps_of(*range(5))
     read = [(number, Pretended(number, was_read=True)) for number in (5, 6, 7)]
     decoded = [(number, Pretended(number)) for number in sorted(steps.whole(dict.fromkeys(range(5), 0)))]
-    given = list(steps.frames([*read, *decoded], {}))
+    given = list(steps.frames([*read, *decoded], {}, {}))
     assert encoded == [list(range(GROUP))]
     assert [number for number, frame in given if frame.was_read] == [5, 6, 7]
 
@@ -74,9 +80,21 @@ def test_what_was_read_is_no_member(encoded: list[list[int]]) -> None:
 def test_each_frame_comes_once(encoded: list[list[int]]) -> None:
     """The last frame of a group, which makes it whole, does not come again."""
     steps = steps_of(*range(GROUP))
-    given = [number for number, _ in steps.frames(((k, Pretended(k)) for k in range(GROUP)), {})]
+    given = [number for number, _ in steps.frames(((k, Pretended(k)) for k in range(GROUP)), {}, {})]
     assert sorted(given) == list(range(GROUP))
     assert encoded == [list(range(GROUP))]
+
+
+def test_a_decoded_frame_is_not_held_until_its_group_is_whole(encoded: list[list[int]]) -> None:
+    """What waits are resized pictures, also of another task's resize; one that needs the frame itself keeps that."""
+    steps = steps_of(0, 1)
+    other = FrameStep(None, "resize", (("shape", 4),), ())
+    roots: dict[int, set[FrameStep | None]] = {0: {STEP, other}, 1: {STEP, None}}
+    frames = [Pretended(k) for k in range(GROUP)]
+    given = [number for number, _ in steps.frames(enumerate(frames[:-1]), {}, roots)]
+    assert given == list(range(2, GROUP - 1)), "0 and 1 wait for what is made of the whole group"
+    assert not encoded
+    assert [each.settled for each in frames[:3]] == [{RESIZED, other}, set(), {RESIZED}]
 
 
 def test_packets_for_two_objects(encoded: list[list[int]]) -> None:
@@ -84,7 +102,7 @@ def test_packets_for_two_objects(encoded: list[list[int]]) -> None:
     steps = steps_of(*range(GROUP))
     steps.keep_packets(STEP, range(GROUP))
     steps.keep_packets(STEP, range(2, 2 * GROUP))
-    for _ in steps.frames(((k, Pretended(k)) for k in range(GROUP)), {}):
+    for _ in steps.frames(((k, Pretended(k)) for k in range(GROUP)), {}, {}):
         pass
     assert steps.taken(STEP, 0) is steps.taken(STEP, 3)
     with pytest.raises(KeyError):

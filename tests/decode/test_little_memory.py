@@ -1,0 +1,78 @@
+"""A process that may take no more memory fails on good files: then nothing is said about the file."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clips import encode
+
+SIZE = (1920, 1080)
+SCRIPT = """
+import resource, sys
+import numpy as np
+from viewcache.errors import BadVideo, Full
+from viewcache.materializer.limits import left_bytes
+from viewcache.materializer.media.decode import DecodeStats, decode
+from viewcache.materializer.media.probe import probe
+
+path, spoiled, allowed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+index = probe(path)
+for _ in decode(path, index, np.arange(1)):
+    pass
+_, hard = resource.getrlimit(resource.RLIMIT_DATA)
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, hard))
+taken = (1 << 40) - left_bytes()
+resource.setrlimit(resource.RLIMIT_DATA, (int(taken) + allowed, hard))
+held, stats = [], DecodeStats()
+
+def tried(what):
+    try:
+        what()
+    except (Full, BadVideo) as failed:
+        print(type(failed).__name__, failed)
+    else:
+        print("fine")
+
+def decodes():
+    for _, frame in decode(path, index, np.arange(index.frames), stats=stats):
+        held.append(frame)  # as who makes a clip of many large frames
+
+tried(decodes)
+assert not stats.failed, stats.failed
+tried(lambda: probe(path))
+print(bool(probe(spoiled).damage) if allowed > 1 << 30 else "")
+"""
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A good file, and one of which a packet is spoiled."""
+    folder = tmp_path_factory.mktemp("large")
+    good = encode(folder / "good.mp4", frames=24, size=SIZE, options={"preset": "ultrafast", "refs": "8"})
+    spoiled = encode(folder / "spoiled.mp4", frames=24, size=(64, 48))
+    data = bytearray(spoiled.read_bytes())
+    at = data.index(b"mdat") + 4
+    data[at + len(data[at:]) // 2 : at + len(data[at:]) // 2 + 40] = bytes(40)
+    spoiled.write_bytes(data)
+    return good, spoiled
+
+
+@pytest.mark.parametrize("allowed", [32 << 20, 2 << 30], ids=["little", "enough"])
+def test_it_is_no_damage(clips: tuple[Path, Path], allowed: int) -> None:
+    """It is said what is missing and what to do; with enough of it all is decoded, and damage is called damage."""
+    if resource.getrlimit(resource.RLIMIT_DATA)[1] != resource.RLIM_INFINITY:
+        pytest.skip("this process has a limit of its own")
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *map(str, clips), str(allowed)], capture_output=True, text=True, check=True
+    )
+    decoded, probed, damaged = ran.stdout.splitlines()
+    if allowed > 1 << 30:
+        assert (decoded, probed, damaged) == ("fine", "fine", "True")
+    else:
+        for said in (decoded, probed):
+            assert said.startswith("TooLittleMemory ")
+            assert "good.mp4: too little memory to decode it" in said
+            assert "raise cache.memory" in said
