@@ -197,13 +197,14 @@ def digest(frame: av.VideoFrame) -> int:
     return crc
 
 
-def fill_last_packet(path: Path) -> Path:
-    """Put filler where an MP4 has its last HEVC packet: the header goes on counting a frame that is not there."""
+def fill_last_packet(path: Path, packets: int = 1) -> Path:
+    """Put filler where an MP4 has its last HEVC packets: the header goes on counting frames that are not there."""
     with av.open(str(path)) as container:
         entries = [(each.pos, each.size) for each in container.streams.video[0].index_entries]
-    position, size = entries[-1]
     data = bytearray(path.read_bytes())
-    data[position : position + size] = (size - 4).to_bytes(4, "big") + b"\x4c\x01" + b"\xff" * (size - 7) + b"\x80"
+    for position, size in entries[-packets:]:
+        filler = (size - 4).to_bytes(4, "big") + b"\x4c\x01" + b"\xff" * (size - 7) + b"\x80"
+        data[position : position + size] = filler
     path.write_bytes(data)
     return path
 

@@ -10,6 +10,7 @@ In the order of work:
 - ``intermediates``: a worker's view of intermediates
 - ``audio``: the audio of a job's clips, one pass over each track
 - ``remote_steps``: what op workers do of a job, several frames to a call
+- ``looking``: what a job learns of its video before it decodes
 - ``frame``: one frame and what has been made of it
 - ``sampling``: the codec of an object, by a sample of it
 - ``make``: decode once, give every frame to all that need it

@@ -23,7 +23,7 @@ from viewcache.materializer.workers.encoding import Packed, as_pixels
 from viewcache.store import join_packets
 from viewcache.store.codec_trial import Trial
 
-__all__ = ["LossyEncoding", "LossySteps", "lossy_step"]
+__all__ = ["LossyEncoding", "LossySteps", "is_of_groups", "lossy_step"]
 
 Bytes = NDArray[np.uint8]
 
@@ -52,6 +52,21 @@ def lossy_step(node: FrameStep | None) -> FrameStep | None:
     while node is not None and node.name != LOSSY_OP:
         node = node.parent
     return node
+
+
+def is_of_groups(recipe: Recipe, frames: int) -> bool:
+    """Whether an object of packets has whole groups, as they are where its video has so many frames."""
+    of = _Step.of(_step_of(recipe), frames)
+    starts = range(0, len(recipe.frames), GROUP)
+    groups = (recipe.frames[start : start + GROUP].tolist() for start in starts)
+    return all(of.members(of.group(mine[0])) == mine for mine in groups)
+
+
+def _step_of(recipe: Recipe) -> FrameStep:
+    """The lossy step of an object of packets."""
+    step = lossy_step(grow(recipe.program, recipe.frames[:1], recipe.row).nodes[0])
+    assert step is not None  # the recipe's codec says so
+    return step
 
 
 def _in_this_process(nodes: Iterable[FrameStep | None]) -> list[FrameStep] | None:
@@ -264,11 +279,9 @@ class LossyEncoding:
             steps: of the job.
         """
         self._recipe, self._steps = recipe, steps
-        step = lossy_step(grow(recipe.program, recipe.frames[:1], recipe.row).nodes[0])
-        assert step is not None  # the recipe's codec says so
-        self._step = step
+        self._step = _step_of(recipe)
         self._groups: dict[int, Group] = {}
-        steps.keep_packets(step, recipe.frames.tolist())
+        steps.keep_packets(self._step, recipe.frames.tolist())
 
     def put(self, place: int, picture: Bytes) -> None:
         """Take the group of the picture at a place in the object; the picture itself is in it."""

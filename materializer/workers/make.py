@@ -12,14 +12,10 @@ import numpy as np
 
 from viewcache.errors import BadVideo, Broken, OpFailed, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.media.decode import DecodeStats, decode_from
-from viewcache.materializer.media.facts import Scanned
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.lossy import Unconverted
-from viewcache.materializer.media.picture_head import is_picture, picture_index
 from viewcache.materializer.media.pixels import frame_from_planes
-from viewcache.materializer.media.probe import probe_source
-from viewcache.materializer.media.reaching import CHANGED, OutOfReach
 from viewcache.materializer.ops.failures import SAY_SIZE
 from viewcache.materializer.planning.program import FrameStep, FrameTree, finish, grow
 from viewcache.materializer.planning.recipe import Recipe
@@ -28,6 +24,7 @@ from viewcache.materializer.workers.encoding import Encoding, pictures_of, try_p
 from viewcache.materializer.workers.frame import Frame, PhaseClock, copy_picture
 from viewcache.materializer.workers.intermediates import IntermediateReader, root_of
 from viewcache.materializer.workers.job import Job, Made, Report
+from viewcache.materializer.workers.looking import look, unfit
 from viewcache.materializer.workers.lossy import LossyEncoding, LossySteps, lossy_step
 from viewcache.materializer.workers.near import JobSource
 from viewcache.materializer.workers.remote_steps import RemoteSteps
@@ -91,13 +88,17 @@ class _Maker:
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
         self.lossy = LossySteps(index.frames, self._lose, self.clock.lap)
         self.audio = AudioMaker(job.uri, index, source.opened)
-        self.unheard = {recipe.key: recipe for recipe in job.pictures if recipe.audio is not None}
+        self.unheard: dict[str, Recipe] = {}
         """What audio is still to be made."""
         self.ended = False
         """Whether the rest was given up in the middle of the audio."""
         for recipe in job.pictures:
-            if recipe.audio is None:
+            if why := unfit(recipe, index):
+                self.failed[recipe.key] = f"{job.file}: {why}"
+            elif recipe.audio is None:
                 self._want(recipe)
+            else:
+                self.unheard[recipe.key] = recipe
 
     def _want(self, recipe: Recipe) -> None:
         tree = grow(recipe.program, recipe.frames, recipe.row)
@@ -365,17 +366,14 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
             yield Report(returned=tuple(recipe.key for recipe in job.pictures), frames=source.counts())
             return
         if not job.index:
-            scanned = _look(job, source)
+            scanned = look(job, source)
             if scanned.error:
                 raise BadVideo(scanned.error)
-            if _contradicted(job, scanned):
+            if job.claims is not None and scanned.facts is not None and job.claims.contradicted(scanned.facts):
                 # Its clips are planned again.
                 yield Report(returned=job.keys, scanned=scanned, frames=source.counts(), damaged=source.damaged())
                 return
         index = VideoIndex.from_bytes(job.index if scanned is None else scanned.index)
-        last = max((int(recipe.frames.max()) for recipe in job.pictures), default=0)
-        if last >= index.frames:  # its header promised more, and the policy for short videos cannot help
-            raise BadVideo(f"{job.file}: has {index.frames} frames; a clip was planned up to frame {last}")
         maker = _Maker(job, index, source)
         yield from maker.run(pause)
     except ViewcacheError as refused:
@@ -420,31 +418,3 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
         maker.unpacked,
         damaged_in_memory=tuple(maker.kept.damaged_in_memory),
     )
-
-
-def _look(job: Job, source: JobSource) -> Scanned:
-    """Look at every packet of a video that came without its index.
-
-    Raises:
-        BadVideo: it was found bad before, or cannot be reached now.
-    """
-    claims = job.claims
-    assert claims is not None  # who has no index has these
-    if claims.error:
-        raise BadVideo(claims.error)
-    try:
-        if is_picture(job.uri):
-            index = picture_index(source.opened(), claims.max_pixels, as_stored=claims.as_stored)
-        else:
-            index = probe_source(source.opened(), claims.max_pixels)
-    except OutOfReach:
-        raise
-    except BadVideo as bad:
-        return Scanned(error=str(bad))
-    if not index.stamp.same(claims.stamp):
-        raise BadVideo(f"{job.file}: {CHANGED}")
-    return Scanned.of(job.uri, index)
-
-
-def _contradicted(job: Job, scanned: Scanned) -> str:
-    return job.claims.contradicted(scanned.facts) if job.claims is not None and scanned.facts is not None else ""

@@ -18,12 +18,14 @@ import pytest
 import viewcache
 from tests.clips import encode, fill_last_packet
 from tests.faults.caches import FRAMES, config, digest_of, encode_one, encode_videos, read_all
-from tests.tiny import sql
+from tests.tiny import config as tiny_config
+from tests.tiny import make_decoding_dear, places, same, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
 from viewcache.errors import BadVideo, Full
 from viewcache.failpoints import VARIABLE
 from viewcache.materializer.dataset.scan import look_at
+from viewcache.materializer.reading.batch import Batch
 from viewcache.materializer.reading.learning import Learning
 from viewcache.materializer.telemetry.observer import DISPATCHER_THREAD
 
@@ -174,6 +176,46 @@ def test_a_liar_that_is_too_short_in_truth(tmp_path: Path, mixed: Path, policy: 
         assert "v2" not in {name for batch in before.values() for name in batch.videos}
     with opened(tmp_path / "s", mixed, **how) as cache:
         assert dict(read_all(cache)) == {place: digest_of(batch) for place, batch in before.items()}
+
+
+@pytest.mark.parametrize("loss", [None, {"quality": "40dB"}], ids=["exact", "lossy"])
+def test_pictures_that_were_to_be_kept_of_a_liar(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: dict[str, str] | None
+) -> None:
+    """They are of frames that it does not have: its clips are those that a cache with room for all of them makes."""
+    make_decoding_dear(monkeypatch)
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    for k in range(4):
+        encode(
+            videos / f"v{k}.mp4",
+            "libx265",
+            frames=60,
+            size=(64, 48),
+            options={"x265-params": "bframes=0:log-level=none"},
+        )
+    fill_last_packet(videos / "v1.mp4", packets=20)
+    more: dict[str, Any] = {"epochs": 8, "on_bad_video": "replace"} | ({"intermediate": loss} if loss else {})
+
+    def read(name: str, **cache: Any) -> tuple[dict[tuple[int, int], Batch], set[object]]:
+        given = tiny_config(tmp_path / name, videos, cache={"worker_kind": "threads", **cache}, **more)
+        with viewcache.open(given) as opened:
+            found = {}
+            for place in places(opened):
+                found[place] = opened.read("train", *place)
+                opened.owner.look_ahead.wait_idle()
+                assert opened.owner.dispatcher is not None
+                assert opened.owner.dispatcher.wait_idle(60)
+            assert sql(opened, "select * from substitutions") == []
+            kinds = {kind for (kind,) in sql(opened, "select kind from objects join copies using (object_id)")}
+        return found, kinds
+
+    expected, kinds = read("plenty", keep="leaves")
+    assert kinds == {"clip"}
+    for budget in ("1MB", "2MB"):
+        found, kinds = read(budget, budget=budget)
+        assert kinds > {"clip"}
+        assert same(found, expected)
 
 
 def test_what_is_found_while_the_disk_is_full(tmp_path: Path, mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
