@@ -7,6 +7,7 @@ In the order of work:
 - ``listed``: the files that a listing found, as columns
 - ``links``: which symbolic links are followed
 - ``roots``: how several places of a dataset are told apart, and list files
+- ``folders``: the folders of a local dataset, each of which must be seen
 - ``discover``: the files of a folder, glob, URL, list file or several of these
 - ``names``: a video's name from its path, and back
 - ``table``: a label table as columns: CSV, Parquet or JSON lines

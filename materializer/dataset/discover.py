@@ -9,7 +9,7 @@ import logging
 import os
 import posixpath
 import stat
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra, SourceUnreachable, ViewcacheError
 from viewcache.materializer.choices import Media
+from viewcache.materializer.dataset.folders import check_folders, refused_folder, relative_to, walk
 from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
@@ -210,14 +211,15 @@ def _local(uri: str, path: str, base: str, links: Links, media: Media) -> Iterat
 
 def _glob(path: str, base: str, links: Links, media: Media) -> Iterator[Found]:
     if links.follow:  # each folder is searched once, however many links lead to it
-        patterns = _relative(path, base).split("/")
-        for above, names, refused in _folders(base, links, media):
+        patterns = relative_to(path, base).split("/")
+        for above, names, refused in walk(base, links, media):
             yield from refused
-            inside = _relative(above, base)
+            inside = relative_to(above, base)
             for name in names:
                 if _matches((inside + name).split("/"), patterns):
                     yield _file(above + name, base, links, inside + name)
         return
+    check_folders(path)
     refused_folders: set[str] = set()
     for each in map(os.path.abspath, glob.iglob(path, recursive=True)):
         link = _linked_folder(each, base, links)
@@ -226,7 +228,7 @@ def _glob(path: str, base: str, links: Links, media: Media) -> Iterator[Found]:
                 yield _file(each, base, links)
         elif link not in refused_folders:
             refused_folders.add(link)
-            yield _refused(link, base, links, media)
+            yield refused_folder(link, base, links, media)
 
 
 def _matches(parts: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -244,12 +246,12 @@ def _folder(base: str, links: Links, media: Media, others: Counter[Media | None]
     """Links, and what cannot be read."""
 
     def plain() -> Iterator[tuple[str, int, int]]:
-        for above, names, refused in _folders(base, links, media):
+        for above, names, refused in walk(base, links, media):
             apart.extend(refused)
             mine = sorted(name for name in names if name.lower().endswith(SUFFIXES[media]))
             if len(mine) < len(names):
                 others.update(kind for kind in map(_media_of, names) if kind != media)
-            inside = _relative(above, base)
+            inside = relative_to(above, base)
             for name in mine:
                 try:
                     status = os.lstat(above + name)
@@ -265,62 +267,20 @@ def _folder(base: str, links: Links, media: Media, others: Counter[Media | None]
     return found.joined(Listed.of(apart)) if apart else found
 
 
-def _folders(base: str, links: Links, media: Media) -> Iterator[tuple[str, list[str], list[Found]]]:
-    """Each folder below one, and itself: its path with a slash, its files' names, and its links that are not followed.
-
-    Linked folders come last, and none is searched twice, so that a circle ends. What is hidden is left out.
-    """
-    searched: set[str] = set()
-    linked = deque([base])
-    again = 0
-    while linked:
-        top = linked.popleft()
-        again += os.path.realpath(top) in searched
-        for folder, folders, files in os.walk(top):
-            if links.follow:
-                real = os.path.realpath(folder)
-                if real in searched:
-                    folders.clear()
-                    continue
-                searched.add(real)
-            folders[:] = sorted(each for each in folders if not each.startswith("."))
-            refused = []
-            for each in folders:
-                path = os.path.join(folder, each)
-                if os.path.islink(path):
-                    if not links.allows(path, base):
-                        refused.append(_refused(path, base, links, media))
-                    elif links.follow:
-                        linked.append(path)
-            yield os.path.join(folder, ""), [each for each in files if not each.startswith(".")], refused
-    if again:
-        _log.warning(
-            "%s: %d links lead to folders that are searched already; nothing is listed twice",
-            base,
-            again,
-            extra={"action": "links_again"},
-        )
-
-
 def _linked_folder(path: str, base: str, links: Links) -> str | None:
     """The folder above a path that is a link which is not followed; None if there is none."""
     if links.allows(os.path.dirname(path), base):
         return None
     at = base
-    for part in _relative(path, base).split("/"):
+    for part in relative_to(path, base).split("/"):
         at = os.path.join(at, part)
         if not links.allows(at, base):
             return at
     return path
 
 
-def _refused(link: str, base: str, links: Links, media: Media) -> Found:
-    """A linked folder, as a file of that name, so that the policy for bad videos and not silence is what people get."""
-    return Found(link, _relative(link, base) + SUFFIXES[media][0], Stamp(0), links.problem(link))
-
-
 def _file(path: str, base: str, links: Links, relative: str = "") -> Found:
-    relative = relative or _relative(path, base)
+    relative = relative or relative_to(path, base)
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -330,12 +290,6 @@ def _file(path: str, base: str, links: Links, relative: str = "") -> Found:
     except OSError as gone:
         return Found(path, relative, Stamp(0), f"cannot be read ({gone.strerror})")
     return Found(path, relative, Stamp(status.st_size, status.st_mtime_ns))
-
-
-def _relative(path: str, base: str) -> str:
-    prefix = os.path.join(base, "")
-    relative = path[len(prefix) :] if path.startswith(prefix) else os.path.relpath(path, base)
-    return relative.replace(os.sep, "/")
 
 
 def _fixed_part(path: str, separator: str) -> str:

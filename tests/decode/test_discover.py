@@ -1,22 +1,29 @@
 """Listing a dataset: folders, globs and URLs; sorted, complete, and never outside of the folder."""
 
+import ctypes
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.servers.seaweed import bucket, buckets, seaweed
-from viewcache.errors import BadInput, DatasetNotFound
+from viewcache.errors import BadInput, DatasetNotFound, SourceUnreachable
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.table import read_table
 from viewcache.materializer.media.source import open_source
 
 __all__ = ["bucket", "buckets", "seaweed"]
+
+T = TypeVar("T")
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAPABILITY_VERSION = 1, 2, 0x20080522
+"""Of Linux: who has the first two minds no permission of a file."""
 
 
 @pytest.fixture
@@ -94,6 +101,42 @@ def test_a_glob_does_not_go_through_a_link_that_leaves_the_folder(tree: Path, tm
     assert "leaves the dataset's folder" in found.pop("folder.3g2")
     assert not any("secret" in path for path in found)
     assert not any(found.values())
+
+
+def may_not_override(run: Callable[[], T]) -> T:
+    """Run something in a thread that minds permissions, also where the tests run as root."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def limited() -> T:
+        header, data = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+        assert libc.capget(header, data) == 0
+        data[0] &= ~(1 << CAP_DAC_OVERRIDE | 1 << CAP_DAC_READ_SEARCH)
+        assert libc.capset(header, data) == 0
+        return run()
+
+    with ThreadPoolExecutor(1) as alone:
+        return alone.submit(limited).result()
+
+
+@pytest.mark.parametrize("form", ["", "/*/*.mp4", "/**/*.mp4"])
+def test_a_folder_that_cannot_be_listed_is_not_empty(tmp_path: Path, form: str) -> None:
+    """What lies in it would count as removed, and other videos would stand in for it."""
+    for name in ("a/one.mp4", "b/two.mp4", "lost+found/three.mp4"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    os.chmod(tmp_path / "lost+found", 0)  # as a disk's own folder is: nobody's data
+    dataset = f"{tmp_path}{form}"
+    assert len(may_not_override(lambda: discover(dataset))) == 2
+    os.chmod(tmp_path / "b", 0)
+    try:
+        with pytest.raises(SourceUnreachable, match=r"/b/?: cannot be listed \(Permission denied\).*permissions"):
+            may_not_override(lambda: discover(dataset))
+        os.chmod(tmp_path, 0)
+        with pytest.raises(SourceUnreachable, match="cannot be listed"):
+            may_not_override(lambda: discover(dataset))
+    finally:
+        for folder in (tmp_path, tmp_path / "b", tmp_path / "lost+found"):
+            os.chmod(folder, 0o700)
 
 
 def test_what_is_not_there(tree: Path) -> None:
