@@ -128,12 +128,13 @@ def _pace_line(pace: "Pace") -> str:
     devices = ", ".join(f"{name} {size(int(rate))}/s" for name, rate in pace.devices)
     day = time.strftime("%Y-%m-%d", time.localtime(pace.profiled_at_s))
     what, kept = ("images", "images") if pace.of_images else ("clips", "videos")
+    counted = "counted in are" if pace.counts_batches else "not measured yet, and not counted in, are"
     more = ", which `viewcache profile` leaves out" if pace.of_images else ""
     bound = " and ".join(pace.bound_by)
     return (
         f"devices {devices} (profiled {day}), cores {pace.cores}: something is kept of {pace.kept_share:.0%} of the "
-        f"{kept}, {pace.per_s:,.0f} {what}/s over all epochs to come, bound by {bound}; counted in are keeping, "
-        f"planning and handing batches over{more}"
+        f"{kept}, {pace.per_s:,.0f} {what}/s over all epochs to come, bound by {bound}; {counted} "
+        f"keeping, planning and handing batches over{more}"
     )
 
 

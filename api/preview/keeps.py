@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
 from viewcache.materializer.planning.cost import CostModel
-from viewcache.materializer.planning.devices import Devices
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose, free_bytes_for, to_come
 from viewcache.materializer.retention.keeper import Keeper
@@ -33,6 +32,8 @@ class Pace:
     of_images: bool
     bound_by: tuple[str, ...]
     """The devices that are busy all the time; ``cores`` if these are."""
+    counts_batches: bool
+    """Whether what keeping, planning and handing batches over take is known from a training, and counted in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +127,13 @@ def keeps(config: Config, tasks: Sequence[Task], numbers: Sequence[int], catalog
                 rule, chosen = "", chosen_for(mine, settings, cost)
             if chosen is not None:
                 ways, sizes = tuple(chosen.ways().items()), (chosen.clip_bytes, chosen.budget_bytes)
-                pace = _pace(chosen, [work.plan for work, _ in mine], cost.devices)
+                pace = _pace(chosen, [work.plan for work, _ in mine], cost)
                 yield Keep(number, rule, *sizes, ways, rules, horizon_of(chosen, having), pace)
 
 
-def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], devices: Devices) -> Pace | None:
+def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], cost: CostModel) -> Pace | None:
     """How fast some plans are read; None where no device was profiled."""
-    times = chosen.times()
+    times, devices = chosen.times(), cost.devices
     if not devices.bytes_per_s or not times.seconds:
         return None
     return Pace(
@@ -143,4 +144,5 @@ def _pace(chosen: Chosen, plans: Sequence[GenerationPlan], devices: Devices) -> 
         per_s=sum(map(len, plans)) * (1 + chosen.later) / times.seconds,
         of_images=all(plan.blocks is not None for plan in plans),
         bound_by=times.bound_by,
+        counts_batches=cost.batch_s > 0,
     )

@@ -255,7 +255,7 @@ def _profile(wanted: Wanted, seconds: float, found: Measured, *, recorded: bool)
     memory = headroom()
     return Profile(
         sample.task,
-        len(sample.parts),
+        found.images,
         sample.images,
         seconds,
         rates.workers,

@@ -33,6 +33,8 @@ _ALL_WINDOWS = 2 * _READ_WINDOWS + (1 + len(CODECS) + MOST_PROBES) * WINDOWS
 class Measured:
     """A profile of a sample."""
 
+    images: int
+    """Of which pictures were kept: those that can be decoded."""
     source: ColdRead
     """Of files of images."""
     kept: ColdRead
@@ -94,7 +96,7 @@ def measure(pipeline: Pipeline, seconds: float, cores: int, tell: Callable[[str]
         return Probed(free_per_s(of_codec, found), device_s > of_codec.core_s(found.worker_s, found.reader_s))
 
     found, chosen = search(probe), by_price(list(rates.values()), pipeline.images())
-    return Measured(source, kept, codec, rates, found, mixes, chosen, pipeline.measured_work())
+    return Measured(pipeline.kept_images, source, kept, codec, rates, found, mixes, chosen, pipeline.measured_work())
 
 
 def free_per_s(rates: Rates, found: Throughput) -> float:

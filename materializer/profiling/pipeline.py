@@ -198,6 +198,11 @@ class Pipeline:
         self._part_blocks([part for part in self._sample.parts if part.source.key in self._first])
 
     @property
+    def kept_images(self) -> int:
+        """How many images have kept pictures: the others cannot be decoded."""
+        return len(self._first)
+
+    @property
     def _first(self) -> dict[str, Intermediate]:
         """What is kept in the first codec: the others are made of that."""
         return self._kept[self.codecs[0]]

@@ -356,12 +356,16 @@ def test_plan_says_what_binds(made: Site) -> None:
         record_devices(catalog, [replace(reads[1], seconds=1000.0)], host_of(made.store), 1e9)
     text = made.run("plan", "train.yaml")
     assert "cores 1: something is kept of" in text
-    counted = "counted in are keeping, planning and handing batches over"
-    assert re.search(rf" clips/s over all epochs to come, bound by [a-z ]*; {counted}\n", text)
+    work = "keeping, planning and handing batches over"
+    unknown = f"not measured yet, and not counted in, are {work}"
+    assert re.search(rf" clips/s over all epochs to come, bound by [a-z ]*; {unknown}\n", text)
     (slow,) = made.json("plan", "train.yaml")["keeps"]
     assert slow["pace"]["bound_by"] in (["cores"], ["cores", "local"])
     assert slow["pace"]["per_s"] > 0
     assert slow["ways"] != keep["ways"]
+    with Catalog.open(made.store, create=False) as catalog:
+        catalog.add_io_samples([IoSampleRow("batch", 0, "", "", 100, 5.0, 0)])
+    assert f"; counted in are {work}\n" in made.run("plan", "train.yaml")
 
 
 def test_plan_with_a_pace_needs_budgets(site: Site) -> None:
