@@ -165,6 +165,11 @@ def opencv_png(channels: int) -> bytes:
     return bytes(cv2.imencode(".png", noise)[1])
 
 
+def even(kind: str, **options: Any) -> bytes:
+    """The painting without its last column and row: samples that several pixels share lie where all agree then."""
+    return saved(painting().crop((0, 0, SIZE[0] // 2 * 2, SIZE[1] // 2 * 2)), kind, **options)
+
+
 RUNS = b"\x05\x01\x00\x00" * 4 + b"\x00\x01"
 """Four rows of five pixels, run-length encoded."""
 KINDS: dict[str, tuple[Callable[[], bytes], str, float, int]] = {
@@ -173,6 +178,8 @@ KINDS: dict[str, tuple[Callable[[], bytes], str, float, int]] = {
     "jpeg_422": (lambda: encoded("JPEG", subsampling=1, quality=95), "yuvj422p", 4, 62),
     "jpeg_420": (lambda: encoded("JPEG", subsampling=2, quality=95), "yuvj420p", 5, 62),
     "jpeg_420_progressive": (lambda: encoded("JPEG", subsampling=2, progressive=True), "yuvj420p", 5, 62),
+    "jpeg_422_even": (lambda: even("JPEG", subsampling=1, quality=95), "yuvj422p", 0.5, 4),
+    "jpeg_420_even": (lambda: even("JPEG", subsampling=2, quality=95), "yuvj420p", 0.5, 4),
     "jpeg_440": (lambda: opencv_jpeg(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_440), "yuvj440p", 4, 62),
     "jpeg_411": (lambda: opencv_jpeg(cv2.IMWRITE_JPEG_SAMPLING_FACTOR_411), "yuvj411p", 8, 90),
     "jpeg_grey": (lambda: encoded("JPEG", "L"), "gray", 0.05, 1),
@@ -193,6 +200,7 @@ KINDS: dict[str, tuple[Callable[[], bytes], str, float, int]] = {
     "png_rgba_16bit": (lambda: opencv_png(4), "rgba64be", 0.6, 1),
     "png_key": (lambda: encoded("PNG", transparency=(1, 2, 3)), "rgba", 0, 0),
     "webp_lossy": (lambda: encoded("WEBP", quality=95), "yuv420p", 5, 62),
+    "webp_lossy_even": (lambda: even("WEBP", quality=95), "yuv420p", 0.5, 4),
     "webp_lossy_alpha": (lambda: encoded("WEBP", "RGBA", quality=95), "yuva420p", 5, 62),
     "webp_lossless": (lambda: encoded("WEBP", lossless=True), "argb", 0, 0),
     "webp_lossless_alpha": (lambda: encoded("WEBP", "RGBA", lossless=True, exact=True), "argb", 0, 0),
