@@ -9,7 +9,7 @@ from viewcache.materializer.media.probe import probe_source
 from viewcache.materializer.media.reaching import CHANGED, OutOfReach
 from viewcache.materializer.planning.recipe import Recipe
 from viewcache.materializer.workers.job import Job
-from viewcache.materializer.workers.lossy import is_of_groups
+from viewcache.materializer.workers.lossy import LossySteps
 from viewcache.materializer.workers.near import JobSource
 
 __all__ = ["look", "unfit"]
@@ -39,7 +39,7 @@ def look(job: Job, source: JobSource) -> Scanned:
     return Scanned.of(job.uri, index)
 
 
-def unfit(recipe: Recipe, index: VideoIndex) -> str:
+def unfit(recipe: Recipe, index: VideoIndex, steps: LossySteps) -> str:
     """Why an object cannot be made of a video as it is; empty if it can.
 
     Its header may have told of other frames than it has. Its clips are planned again then, but for those whose policy
@@ -48,6 +48,6 @@ def unfit(recipe: Recipe, index: VideoIndex) -> str:
     last = int(recipe.frames.max())
     if last >= index.frames:
         return f"has {index.frames} frames; a clip was planned up to frame {last}"
-    if recipe.codec == LOSSY and not is_of_groups(recipe, index.frames):
+    if recipe.codec == LOSSY and not steps.are_whole(recipe):
         return f"has {index.frames} frames, of which other ones are encoded together than was planned"
     return ""

@@ -23,7 +23,7 @@ from viewcache.materializer.workers.encoding import Packed, as_pixels
 from viewcache.store import join_packets
 from viewcache.store.codec_trial import Trial
 
-__all__ = ["LossyEncoding", "LossySteps", "is_of_groups", "lossy_step"]
+__all__ = ["LossyEncoding", "LossySteps", "lossy_step"]
 
 Bytes = NDArray[np.uint8]
 
@@ -52,14 +52,6 @@ def lossy_step(node: FrameStep | None) -> FrameStep | None:
     while node is not None and node.name != LOSSY_OP:
         node = node.parent
     return node
-
-
-def is_of_groups(recipe: Recipe, frames: int) -> bool:
-    """Whether an object of packets has whole groups, as they are where its video has so many frames."""
-    of = _Step.of(_step_of(recipe), frames)
-    starts = range(0, len(recipe.frames), GROUP)
-    groups = (recipe.frames[start : start + GROUP].tolist() for start in starts)
-    return all(of.members(of.group(mine[0])) == mine for mine in groups)
 
 
 def _step_of(recipe: Recipe) -> FrameStep:
@@ -137,6 +129,13 @@ class LossySteps:
         if step is not None:
             of = self._step(step)
             of.wanted.setdefault(of.group(number), set()).add(number)
+
+    def are_whole(self, recipe: Recipe) -> bool:
+        """Whether an object of packets has whole groups of the video as it is."""
+        of = self._step(_step_of(recipe))
+        starts = range(0, len(recipe.frames), GROUP)
+        groups = (recipe.frames[start : start + GROUP].tolist() for start in starts)
+        return all(of.members(of.group(mine[0])) == mine for mine in groups)
 
     def keep_packets(self, step: FrameStep, frames: Iterable[int]) -> None:
         """The packets of these frames are to be stored."""

@@ -93,7 +93,7 @@ class _Maker:
         self.ended = False
         """Whether the rest was given up in the middle of the audio."""
         for recipe in job.pictures:
-            if why := unfit(recipe, index):
+            if why := unfit(recipe, index, self.lossy):
                 self.failed[recipe.key] = f"{job.file}: {why}"
             elif recipe.audio is None:
                 self._want(recipe)
