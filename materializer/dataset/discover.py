@@ -18,7 +18,15 @@ from typing import Any, cast
 
 from viewcache.errors import BadInput, DatasetNotFound, MissingExtra, SourceUnreachable, ViewcacheError
 from viewcache.materializer.choices import Media
-from viewcache.materializer.dataset.folders import check_folders, refused_folder, relative_to, walk
+from viewcache.materializer.dataset.folders import (
+    check_folders,
+    is_file,
+    link_above,
+    refuse_unreachable,
+    refused_folder,
+    relative_to,
+    walk,
+)
 from viewcache.materializer.dataset.links import NO_LINKS, Links
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
@@ -154,7 +162,11 @@ def _placed(found: Found, list_file: str) -> Found:
 
 
 def _of_line(path: str, line: str, links: Links) -> Found:
-    if not os.path.lexists(path):
+    try:
+        os.lstat(path)
+    except (OSError, ValueError) as error:  # a name that cannot be one
+        if isinstance(error, OSError):
+            refuse_unreachable(error)
         return Found(path, path, Stamp(0), f"is not there, and is named by {line}", absent=True)
     return _file(path, os.path.dirname(path), links)
 
@@ -219,12 +231,12 @@ def _glob(path: str, base: str, links: Links, media: Media) -> Iterator[Found]:
                 if _matches((inside + name).split("/"), patterns):
                     yield _file(above + name, base, links, inside + name)
         return
-    check_folders(path)
+    check_folders(path, base, links, media)
     refused_folders: set[str] = set()
     for each in map(os.path.abspath, glob.iglob(path, recursive=True)):
-        link = _linked_folder(each, base, links)
+        link = link_above(each, base, links)
         if link is None:
-            if os.path.isfile(each) or os.path.islink(each):
+            if is_file(each):
                 yield _file(each, base, links)
         elif link not in refused_folders:
             refused_folders.add(link)
@@ -267,18 +279,6 @@ def _folder(base: str, links: Links, media: Media, others: Counter[Media | None]
     return found.joined(Listed.of(apart)) if apart else found
 
 
-def _linked_folder(path: str, base: str, links: Links) -> str | None:
-    """The folder above a path that is a link which is not followed; None if there is none."""
-    if links.allows(os.path.dirname(path), base):
-        return None
-    at = base
-    for part in relative_to(path, base).split("/"):
-        at = os.path.join(at, part)
-        if not links.allows(at, base):
-            return at
-    return path
-
-
 def _file(path: str, base: str, links: Links, relative: str = "") -> Found:
     relative = relative or relative_to(path, base)
     try:
@@ -288,6 +288,7 @@ def _file(path: str, base: str, links: Links, relative: str = "") -> Found:
                 return Found(path, relative, Stamp(0), links.problem(path))
             status = os.stat(path)
     except OSError as gone:
+        refuse_unreachable(gone)
         return Found(path, relative, Stamp(0), f"cannot be read ({gone.strerror})")
     return Found(path, relative, Stamp(status.st_size, status.st_mtime_ns))
 

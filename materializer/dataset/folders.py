@@ -1,22 +1,35 @@
 """The folders below one: what cannot be listed is an error, since files that are not seen count as removed."""
 
+import errno
 import glob
 import logging
 import os
+import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from viewcache.errors import SourceUnreachable
 from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.links import Links
 from viewcache.materializer.dataset.listed import Found
 from viewcache.materializer.dataset.names import SUFFIXES
+from viewcache.materializer.media.source import shown
 from viewcache.materializer.media.stamp import Stamp
 
-__all__ = ["check_folders", "refused_folder", "relative_to", "walk"]
+__all__ = [
+    "check_folders",
+    "is_file",
+    "link_above",
+    "refuse_unreachable",
+    "refused_folder",
+    "relative_to",
+    "walk",
+]
 
 _log = logging.getLogger("viewcache.dataset")
 
+_NOTHING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""What the system says of what is not there, or of links that lead nowhere."""
 _OF_THE_DISK = "lost+found"
 """Where a file system's check puts what it finds: readable by root alone, and nobody's data."""
 
@@ -35,7 +48,7 @@ def walk(base: str, links: Links, media: Media) -> Iterator[tuple[str, list[str]
     while linked:
         top = linked.popleft()
         again += os.path.realpath(top) in searched
-        for folder, folders, files in os.walk(top, onerror=_unreadable):
+        for folder, folders, files in os.walk(top, onerror=refuse_unreachable):
             if links.follow:
                 real = os.path.realpath(folder)
                 if real in searched:
@@ -44,6 +57,8 @@ def walk(base: str, links: Links, media: Media) -> Iterator[tuple[str, list[str]
                 searched.add(real)
             folders[:] = sorted(each for each in folders if not each.startswith("."))
             refused = []
+            if links.follow:
+                _check_links(folder, files, media)
             for each in folders:
                 path = os.path.join(folder, each)
                 if os.path.islink(path):
@@ -61,35 +76,83 @@ def walk(base: str, links: Links, media: Media) -> Iterator[tuple[str, list[str]
         )
 
 
-def check_folders(pattern: str) -> None:
-    """See that each folder can be listed that a glob looks into, which itself passes over those that cannot.
+def _check_links(folder: str, files: Iterable[str], media: Media) -> None:
+    """See where links lead that are no videos by their names: one to a folder out of reach looks like a file."""
+    for each in files:
+        path = os.path.join(folder, each)
+        if not each.lower().endswith(SUFFIXES[media]) and os.path.islink(path):
+            try:
+                os.stat(path)
+            except OSError as error:
+                refuse_unreachable(error)
+
+
+def check_folders(pattern: str, base: str, links: Links, media: Media) -> None:
+    """See that what a glob looks into can be looked into: it passes over what it cannot.
+
+    A folder that it lists must be one that can be listed. Where it goes on by a name, as to ``videos`` of
+    ``/home/*/videos/*.mp4``, a folder that keeps this user out counts as one without that name.
 
     Raises:
-        SourceUnreachable: one cannot.
+        SourceUnreachable: something cannot be looked into.
     """
     parts = pattern.split(os.sep)
-    for end in range(1, len(parts)):
-        if any(map(glob.has_magic, parts[: end + 1])):
-            for each in glob.iglob(os.path.join(os.sep.join(parts[:end]) or os.sep, ""), recursive=True):
-                try:
+    first = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+    for end in range(first, len(parts)):
+        for each in glob.iglob(os.sep.join(parts[:end]) or os.sep, recursive=True):
+            if each.lower().endswith(SUFFIXES[media]):  # of these there may be a million
+                continue
+            if link_above(os.path.join(os.path.abspath(each), "_"), base, links) is not None:
+                continue
+            try:
+                if glob.has_magic(parts[end]):
                     os.scandir(each).close()
-                except OSError as error:
-                    _unreadable(error)
+                else:
+                    os.lstat(os.path.join(each, parts[end]))
+            except PermissionError as error:
+                if glob.has_magic(parts[end]):
+                    refuse_unreachable(error)
+            except OSError as error:
+                refuse_unreachable(error)
 
 
-def _unreadable(error: OSError) -> None:
-    """Pass over a folder that went meanwhile, and over no other.
+def link_above(path: str, base: str, links: Links) -> str | None:
+    """The folder above a path that is a link which is not followed; None if there is none."""
+    if links.allows(os.path.dirname(path), base):
+        return None
+    at = base
+    for part in relative_to(path, base).split("/"):
+        at = os.path.join(at, part)
+        if not links.allows(at, base):
+            return at
+    return path
+
+
+def is_file(path: str) -> bool:
+    """Whether there is a file, or a link, under a path.
 
     Raises:
-        SourceUnreachable: it is there, and what lies in it cannot be told.
+        SourceUnreachable: it cannot be told.
     """
-    name = str(error.filename)
-    if not isinstance(error, FileNotFoundError | NotADirectoryError) and os.path.basename(name.rstrip(os.sep)) != (
-        _OF_THE_DISK
-    ):
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError as error:
+        refuse_unreachable(error)
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+
+
+def refuse_unreachable(error: OSError) -> None:
+    """Refuse what keeps a file or a folder from being seen, but for that it is not there.
+
+    Raises:
+        SourceUnreachable: it may be there.
+    """
+    name = shown(os.fsdecode(error.filename or ""))
+    if error.errno not in _NOTHING and os.path.basename(name.rstrip(os.sep)) != _OF_THE_DISK:
         raise SourceUnreachable(
-            f"{name}: cannot be listed ({error.strerror}); its files are not taken for removed: see to the folder's "
-            "permissions and its disk, or name a dataset without it"
+            f"{name}: cannot be looked at ({error.strerror}); nothing is taken for removed: see to the permissions of "
+            "its folder and to the disk, or name a dataset without it"
         ) from error
 
 

@@ -27,8 +27,9 @@ __all__ = [
 CHANGED = "the file has changed since it was scanned; open the cache again, after `viewcache stop` where a service runs"
 """What a message says of a file that is not as it was."""
 
-_SCARCE_BYTES, _SCARCE_FRAMES = 64 << 20, 4
-"""A process that may take no more than this, and so many frames as RGB, fails on good files too."""
+_SCARCE_BYTES, _SCARCE_FRAMES = 64 << 20, 2
+"""A process that may take no more than this, and so many frames as RGB, fails on good files too: one frame of 16 bits a
+sample is as large as two. More must not be asked for, or damage of large frames would never be told from it."""
 
 PAUSES_S = (0.2, 1.0, 3.0)
 """Before each further try."""

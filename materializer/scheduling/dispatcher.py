@@ -407,13 +407,13 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._bad.add({key: self._take(running, key) for key in list(running.wanted)}, report.error)
         elif report.error and running.passages:
             self.passing.failed(report.error)
-        elif report.error:
-            error = report.failure
-            _log.error("job failed: %s", error, extra={"action": "job_failed"})
-            for work, rows in running.left():
-                self._ledger.add_error(work.task_id, len(rows), error)
-                self._board.fail(work, rows, error)
-        self._end(running, full=bool(report.error) and not running.passages)
+        else:
+            for error, waiting in running.failures(report):
+                _log.error("job failed: %s", error, extra={"action": "job_failed"})
+                for work, rows in waiting:
+                    self._ledger.add_error(work.task_id, len(rows), error)
+                    self._board.fail(work, rows, error)
+        self._end(running, full=bool(report.broken or (report.error and not running.passages)))
 
     def _take(self, running: Running, key: str) -> list[Wanted[str]]:
         """Who wants a key of a job, which has nothing more to do with it."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from viewcache.catalog.records import IoSampleRow, ObjectKind
-from viewcache.errors import BadVideo, Full
+from viewcache.errors import BadVideo, Broken, Full, ViewcacheError
 from viewcache.materializer.planning.cost import work_rows
 from viewcache.materializer.planning.devices import SOURCE
 from viewcache.materializer.planning.ladder import trial_rows
@@ -108,6 +108,16 @@ class Running:
         for passage in self.passages.values():
             passage.release(certain=certain)
         ledger.release(self.held)
+
+    def failures(self, report: Report) -> Iterator[tuple[ViewcacheError, list[tuple[Work[str], list[int]]]]]:
+        """What rows that still wait for the job are told: why all of it failed, or why some objects were not made."""
+        if report.error:
+            yield report.failure, self.left()
+        by_reason: dict[str, list[Wanted[str]]] = {}
+        for key, why in report.broken.items():
+            by_reason.setdefault(why, []).extend(self.wanted.get(key, ()))
+        for why, wanted in by_reason.items():
+            yield Broken(why), by_work(wanted)
 
     def left(self) -> list[tuple[Work[str], list[int]]]:
         """All rows that still wait for the job."""

@@ -232,8 +232,10 @@ class _Images:
             assert report is not None  # each job ends with one
             self._said.add(report)
             self._clock.skip()
-            if report.error and report.error_kind != BadVideo.kind:
+            if report.broken or (report.error and report.error_kind != BadVideo.kind):
                 self._error, self._kind = report.error, report.error_kind
+                if not report.error:
+                    self._error, self._kind = min(report.broken.values()), Broken.kind
                 return
             if report.scanned is not None and report.returned:  # its clips are planned again
                 self._contradicted.append((image.source.key, report.scanned))

@@ -254,6 +254,8 @@ class Report:
     """Key of a block → place in it of images that cannot give their pictures → why."""
     contradicted: tuple[tuple[str, Scanned], ...] = ()
     """Content key of images of a block that are not what their headers said, and what they are."""
+    broken: dict[str, str] = field(default_factory=dict)
+    """Key → why, for objects that were not made through no fault of the video: an encoder failed."""
     damaged_in_memory: tuple[str, ...] = ()
     """Keys of intermediates whose copy in memory is damaged: they were read in the local tier, or decoded."""
 

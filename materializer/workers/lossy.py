@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadVideo
+from viewcache.errors import BadVideo, Broken
 from viewcache.materializer.media.loss import GROUP, LOSSY, encoding_order
 from viewcache.materializer.media.lossy import Group, encode
 from viewcache.materializer.ops import get
@@ -102,16 +102,21 @@ class LossySteps:
     """Of one job."""
 
     def __init__(
-        self, frames: int, lost: Callable[[FrameStep, list[int], str], None], lap: Callable[[str], object]
+        self,
+        frames: int,
+        lost: Callable[[FrameStep, list[int], str], None],
+        unencoded: Callable[[FrameStep, list[int], str], None],
+        lap: Callable[[str], object],
     ) -> None:
         """Want nothing yet.
 
         Args:
             frames: of the video.
             lost: told of a step that cannot be done on some frames, and why.
+            unencoded: the same where the encoder failed, which says nothing about the video.
             lap: charges the time since it was called last to a stage.
         """
-        self._end, self._lost, self._lap = frames, lost, lap
+        self._end, self._lost, self._unencoded, self._lap = frames, lost, unencoded, lap
         self._steps: dict[FrameStep, _Step] = {}
         self._groups: dict[tuple[FrameStep, int], Group] = {}
         """Those whose packets are stored, until all objects have asked for them."""
@@ -175,9 +180,6 @@ class LossySteps:
             given: source frames and their numbers.
             failed: frames that cannot be decoded, and why, as far as is known by then.
             roots: frame → the first step of each way that is wanted of it, as `root_of` says.
-
-        Raises:
-            Broken: the encoder fails, which says nothing about the video.
         """
         held: dict[tuple[FrameStep, int], dict[int, AFrame]] = {}
         parked: dict[int, tuple[AFrame, set[FrameStep]]] = {}
@@ -250,8 +252,9 @@ class LossySteps:
         pictures = np.stack([frames[number].at(step.parent) for number in members])
         try:
             made = encode(pictures, loss_of(step.params))
-        except BadVideo as failed:
-            self._lost(step, sorted(of.wanted[group]), str(failed))
+        except (BadVideo, Broken, MemoryError) as failed:
+            tell = self._lost if isinstance(failed, BadVideo) else self._unencoded
+            tell(step, sorted(of.wanted[group]), str(failed) or "no memory to encode it")
             return
         finally:
             self._lap("loss")

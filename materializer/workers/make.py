@@ -78,6 +78,7 @@ class _Maker:
         self.unpacked: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.failed_by_ops: dict[str, str] = {}
+        self.broken: dict[str, str] = {}
         self.returned: list[str] = []
         self.users: dict[int, list[_Clip]] = {}
         self.due: dict[int, int] = {}
@@ -86,7 +87,7 @@ class _Maker:
         self.open: dict[str, _Clip] = {}
         self.kept = IntermediateReader(job.target, source.memory, job.intermediates, index)
         self.remote = RemoteSteps(self.open.__contains__, self._drop)
-        self.lossy = LossySteps(index.frames, self._lose, self.clock.lap)
+        self.lossy = LossySteps(index.frames, self._lose, self._break, self.clock.lap)
         self.audio = AudioMaker(job.uri, index, source.opened)
         self.unheard: dict[str, Recipe] = {}
         """What audio is still to be made."""
@@ -135,12 +136,18 @@ class _Maker:
 
     def _lose(self, step: FrameStep, numbers: list[int], why: str) -> None:
         """Some frames cannot be encoded with the loss of a step: give up the clips that need them."""
+        self.failed |= dict.fromkeys(self._given_up(step, numbers), f"{self.job.file}: {why}")
+
+    def _break(self, step: FrameStep, numbers: list[int], why: str) -> None:
+        """The same where the encoder failed: who reads the clips is told, and no policy is asked."""
+        self.broken |= dict.fromkeys(self._given_up(step, numbers), f"{self.job.file}: {why}")
+
+    def _given_up(self, step: FrameStep, numbers: list[int]) -> Iterator[str]:
         for number in numbers:
             for clip in self.users.get(number, ()):
                 needs = {lossy_step(node) for leaf in clip.leaves for _, node in leaf.positions.get(number, ())}
-                if step in needs and clip.recipe.key in self.open:
-                    del self.open[clip.recipe.key]
-                    self.failed[clip.recipe.key] = f"{self.job.file}: {why}"
+                if step in needs and self.open.pop(clip.recipe.key, None) is not None:
+                    yield clip.recipe.key
 
     def _completes(self, number: int) -> bool:
         """Note that a frame was decoded; whether it was the last one of a clip."""
@@ -416,5 +423,6 @@ def _make(job: Job, source: JobSource, pause: Callable[[], bool]) -> Iterator[Ma
         maker.audio.silenced,
         maker.audio.untracked,
         maker.unpacked,
+        broken=maker.broken,
         damaged_in_memory=tuple(maker.kept.damaged_in_memory),
     )

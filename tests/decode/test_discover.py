@@ -4,7 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from tests.servers.seaweed import bucket, buckets, seaweed
 from viewcache.errors import BadInput, DatasetNotFound, SourceUnreachable
 from viewcache.materializer.dataset.discover import discover
+from viewcache.materializer.dataset.links import Links
 from viewcache.materializer.dataset.table import read_table
 from viewcache.materializer.media.source import open_source
 
@@ -118,25 +119,70 @@ def may_not_override(run: Callable[[], T]) -> T:
         return alone.submit(limited).result()
 
 
-@pytest.mark.parametrize("form", ["", "/*/*.mp4", "/**/*.mp4"])
-def test_a_folder_that_cannot_be_listed_is_not_empty(tmp_path: Path, form: str) -> None:
-    """What lies in it would count as removed, and other videos would stand in for it."""
-    for name in ("a/one.mp4", "b/two.mp4", "lost+found/three.mp4"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).touch()
-    os.chmod(tmp_path / "lost+found", 0)  # as a disk's own folder is: nobody's data
-    dataset = f"{tmp_path}{form}"
-    assert len(may_not_override(lambda: discover(dataset))) == 2
-    os.chmod(tmp_path / "b", 0)
-    try:
-        with pytest.raises(SourceUnreachable, match=r"/b/?: cannot be listed \(Permission denied\).*permissions"):
-            may_not_override(lambda: discover(dataset))
-        os.chmod(tmp_path, 0)
-        with pytest.raises(SourceUnreachable, match="cannot be listed"):
-            may_not_override(lambda: discover(dataset))
-    finally:
-        for folder in (tmp_path, tmp_path / "b", tmp_path / "lost+found"):
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Path]:
+    """Two folders with a video each, one of which tests let nobody see; and what a disk's own check leaves."""
+    base = tmp_path / "data"
+    for name in ("a/v/one.mp4", "b/v/two.mp4", "lost+found/three.mp4"):
+        (base / name).parent.mkdir(parents=True)
+        (base / name).touch()
+    os.chmod(base / "lost+found", 0)
+    yield base
+    for folder in (base, *(base / name for name in ("b", "b/v", "lost+found"))):
+        if folder.exists():
             os.chmod(folder, 0o700)
+
+
+@pytest.mark.parametrize(("form", "links"), [("", False), ("", True), ("/*/*/*.mp4", False), ("/**/*.mp4", True)])
+@pytest.mark.parametrize(("what", "mode"), [("b", 0), ("b/v", 0), ("b", 0o400), ("b/v", 0o400), ("", 0)])
+def test_what_cannot_be_looked_at_is_not_gone(two: Path, form: str, links: bool, what: str, mode: int) -> None:
+    """It would count as removed, or as bad, and other videos would stand in for it."""
+    how = Links(follow=links)
+    assert len(may_not_override(lambda: discover(f"{two}{form}", how))) == 2
+    os.chmod(two / what, mode)
+    with pytest.raises(SourceUnreachable, match=r"cannot be looked at \(Permission denied\).*permissions"):
+        may_not_override(lambda: discover(f"{two}{form}", how))
+
+
+def test_a_link_to_a_folder_out_of_reach_is_not_gone(two: Path, tmp_path: Path) -> None:
+    """It looks like a file without a suffix."""
+    far = tmp_path / "far"
+    (two / "b").rename(far)
+    (two / "b").symlink_to(far / "v")
+    how = Links(follow=True, roots=(str(tmp_path),))
+    assert len(may_not_override(lambda: discover(str(two), how))) == 2
+    os.chmod(far, 0)
+    try:
+        with pytest.raises(SourceUnreachable, match="cannot be looked at"):
+            may_not_override(lambda: discover(str(two), how))
+    finally:
+        os.chmod(far, 0o700)
+
+
+def test_a_listed_file_out_of_reach_is_not_gone(two: Path, tmp_path: Path) -> None:
+    """One that is not there is absent; one that may be there is an error."""
+    listed = tmp_path / "files.txt"
+    listed.write_text("data/a/v/one.mp4\ndata/b/v/two.mp4\ndata/b/v/none.mp4\n")
+    assert [bool(each.absent) for each in discover(str(listed))] == [False, True, False]
+    os.chmod(two / "b", 0)
+    with pytest.raises(SourceUnreachable, match="cannot be looked at"):
+        may_not_override(lambda: discover(str(listed)))
+
+
+def test_a_glob_needs_no_more_than_it_looks_at(two: Path, tmp_path: Path) -> None:
+    """Homes that cannot be listed, one of which cannot be entered either; and a link that is not followed."""
+    os.chmod(two / "a", 0o111)
+    os.chmod(two / "b", 0)
+    (tmp_path / "elsewhere").mkdir(mode=0)
+    try:
+        assert [each.path for each in may_not_override(lambda: discover(f"{two}/*/v/*.mp4"))] == ["a/v/one.mp4"]
+        os.chmod(two / "a", 0o700)
+        os.chmod(two / "b", 0o700)
+        (two / "link").symlink_to(tmp_path / "elsewhere")
+        assert len(may_not_override(lambda: discover(f"{two}/*/*/*.mp4"))) == 2
+    finally:
+        os.chmod(two / "a", 0o700)
+        os.chmod(tmp_path / "elsewhere", 0o700)
 
 
 def test_what_is_not_there(tree: Path) -> None:

@@ -332,7 +332,7 @@ def test_the_encoder_is_missing(tmp_path: Path, videos: Path, monkeypatch: pytes
 def test_an_encoder_that_fails_is_no_bad_video(
     tmp_path: Path, videos: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who reads is told, no policy is asked, and once the encoder works again the path has what it always has."""
+    """Who reads is told, and nobody else; no policy is asked, and once it works the path has what it always has."""
     failing = True
     works = h264.open_h264_encoder
 
@@ -341,9 +341,20 @@ def test_an_encoder_that_fails_is_no_bad_video(
             raise Broken("libx264 does not take 85x64 yuv444p: [Errno 12] Cannot allocate memory")
         return works(*given)
 
-    with viewcache.open(settings(tmp_path, videos, cache={"worker_kind": "threads"}, on_bad_video="replace")) as cache:
-        monkeypatch.setattr("viewcache.materializer.media.lossy.open_h264_encoder", encoder)
-        with pytest.raises(Broken, match=r"^v\d: .*Cannot allocate memory"):
+    given = settings(tmp_path, videos, cache={"worker_kind": "threads"}, on_bad_video="replace")
+    exact = {key: value for key, value in given["dataset"].items() if key != "intermediate"} | {"tag": "exact"}
+    encoder_version()  # asked when a configuration is read
+    monkeypatch.setattr("viewcache.materializer.media.lossy.open_h264_encoder", encoder)
+    both = settings(tmp_path / "both", videos, cache={"worker_kind": "threads"})
+    with viewcache.open(both | {"dataset": [given["dataset"], exact]}) as cache:
+        for _ in range(2):
+            with pytest.raises(Broken, match=r"v\d\.mp4: .*Cannot allocate memory"):
+                cache.read("train", 0, 0)
+            for iteration in range(cache.task("exact").iterations(0)):
+                cache.read("exact", 0, iteration)
+        assert sql(cache, "select count(*) from substitutions") == [(0,)]
+    with viewcache.open(given) as cache:
+        with pytest.raises(Broken, match=r"v\d\.mp4: .*Cannot allocate memory"):
             cache.read("train", 0, 0)
         failing = False
         assert same(pixels(cache), expected)

@@ -61,7 +61,11 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 def steps_of(*wanted: int) -> LossySteps:
     """Of a video of two groups, some frames of which are wanted with a loss."""
-    steps = LossySteps(2 * GROUP, lambda *_: pytest.fail("nothing is lost"), lambda _: None)
+
+    def lost(*_: object) -> None:
+        pytest.fail("nothing is lost")
+
+    steps = LossySteps(2 * GROUP, lost, lost, lambda _: None)
     for number in wanted:
         steps.want(number, STEP)
     return steps
