@@ -7,6 +7,7 @@ that was drawn: those after which every path that was read still shows what it s
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile, zip_longest
 from typing import Any
 
 from viewcache.errors import BadInput
@@ -19,7 +20,7 @@ __all__ = ["changed_keys", "keeps_views"]
 MOST = 6
 """Keys that are named."""
 MOST_CHARACTERS = 100
-"""Of a value."""
+"""Of a value: from its beginning, or around where it differs."""
 
 _WRITTEN = {
     "dataset.uri": "video_dataset_path",
@@ -52,7 +53,7 @@ def changed_keys(before: str, now: str) -> str:
         now: as `canonical` makes it, with or without what follows it.
     """
     found = [
-        f"{_written(place)} ({_value(place, old)} before, {_value(place, new)} now)"
+        f"{_written(place)} ({_values(place, old, new)})"
         for place, old, new in _differences("", _read(before), _read(now))
     ]
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
@@ -175,11 +176,25 @@ def _differences(place: str, old: object, new: object) -> Iterator[tuple[str, ob
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*old, *new)):
             yield from _differences(f"{place}.{name}".lstrip("."), old.get(name, _ABSENT), new.get(name, _ABSENT))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new) and _is_nested(old):
-        for number, (one, other) in enumerate(zip(old, new, strict=True)):
+    elif isinstance(old, list) and isinstance(new, list) and old and new and _is_nested(old + new):
+        for number, one, other in _places(old, new):
             yield from _differences(f"{place}[{number}]", one, other)
     else:
         yield place, old, new
+
+
+def _places(old: list[object], new: list[object]) -> Iterator[tuple[int, object, object]]:
+    """The places behind what two lists begin with and before what they end with, each with what both have there."""
+    begin = _alike(old, new)
+    end = _alike(old[begin:][::-1], new[begin:][::-1])
+    middles = (each[begin : len(each) - end] for each in (old, new))
+    for number, (one, other) in enumerate(zip_longest(*middles, fillvalue=_ABSENT), begin):
+        yield number, one, other
+
+
+def _alike(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many values, or characters, of two sequences are the same before the first that differ."""
+    return len(list(takewhile(lambda both: both[0] == both[1], zip(one, other, strict=False))))
 
 
 def _is_nested(values: list[object]) -> bool:
@@ -191,10 +206,25 @@ def _written(place: str) -> str:
     return re.sub(r"\.ops\b", ".config", re.sub(r"^steps\b", "augmentation", place))
 
 
-def _value(place: str, value: object) -> str:
+def _values(place: str, old: object, new: object) -> str:
+    """Both values; of long ones the part around the first difference."""
+    before, now = _text(place, old), _text(place, new)
+    if max(len(before), len(now)) > MOST_CHARACTERS:
+        same = _alike(before, now)
+        before, now = _part(before, same), _part(now, same)
+    return f"{before} before, {now} now"
+
+
+def _text(place: str, value: object) -> str:
     if value is _ABSENT:
         return "not set"
     if place == "dataset.uri" and isinstance(value, str):
         value = shown(value)
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _part(text: str, at: int) -> str:
+    """The part of a text around a place that the others are told by."""
+    begin = max(0, at - MOST_CHARACTERS // 2)
+    end = max(begin, at) + MOST_CHARACTERS
+    return ("…" if begin else "") + text[begin:end] + ("…" if end < len(text) else "")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import config, single
+from tests.tiny import AUGMENTATION, config, single
 from viewcache.api.config.load import load
 from viewcache.materializer.planning.redefined import changed_keys
 
@@ -15,6 +15,7 @@ def definition(**dataset: object) -> str:
     return found.canonical(found.tasks[0])
 
 
+FLIP = {"flip": {"flip_prob": 0.5}}
 CROP = {"random_crop": {"shape": [32, 32]}}
 CHANGES: dict[str, tuple[dict[str, object], str]] = {
     "nothing": ({}, ""),
@@ -36,6 +37,22 @@ CHANGES: dict[str, tuple[dict[str, object], str]] = {
         {"video_dataset_path": "s3://bucket/more"},
         'video_dataset_path ("/videos" before, "s3://bucket/more" now)',
     ),
+    "an operation that comes": (
+        {"augmentation": [single({"resize": {"short_side": 36}}, CROP, FLIP, "grayscale")]},
+        'augmentation[0].config[3] (not set before, {"grayscale": {"prob": 1.0}} now)',
+    ),
+    "one that comes before others": (
+        {"augmentation": [single("grayscale", {"resize": {"short_side": 36}}, CROP, FLIP)]},
+        'augmentation[0].config[0] (not set before, {"grayscale": {"prob": 1.0}} now)',
+    ),
+    "one that goes": (
+        {"augmentation": [single({"resize": {"short_side": 36}}, FLIP)]},
+        'augmentation[0].config[1] ({"random_crop": {"shape": [32, 32]}} before, not set now)',
+    ),
+    "a step that comes": (
+        {"augmentation": [*AUGMENTATION, single("grayscale", of="a", into="b")]},
+        "augmentation[1] (not set before, {",
+    ),
 }
 
 
@@ -46,6 +63,42 @@ def test_each_key_is_named_with_both_values(what: str) -> None:
     found = changed_keys(f"{definition()} epochs_per_generation=2", f"{definition(**changed)} epochs_per_generation=2")
     assert told in found
     assert bool(found) == bool(told)
+
+
+LONG = "".join(f"(frames > {number}) and " for number in range(20))
+LONG_VALUES: dict[str, tuple[dict[str, object], dict[str, object], str]] = {
+    "a text": (
+        {"where": f"{LONG}height = 36"},
+        {"where": f"{LONG}height = 48"},
+        '(frames > 19) and height = 36" before, ',
+    ),
+    "a text that goes on": (
+        {"where": LONG + "true"},
+        {"where": LONG + "true and fps > 5"},
+        'and true and fps > 5" now',
+    ),
+    "a list": (
+        {"labels": "folders", "classes": [f"class-{number}" for number in range(100)]},
+        {"labels": "folders", "classes": [f"class-{number}" for number in range(99)] + ["another"]},
+        '"class-98", "class-99"] before, ',
+    ),
+    "places": (
+        {"video_dataset_path": [f"s3://bucket/{number}" for number in range(30)]},
+        {"video_dataset_path": [f"s3://bucket/{number}" for number in (*range(25), *range(26, 30))]},
+        "s3://bucket/25",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LONG_VALUES)
+def test_of_long_values_the_part_that_differs_is_shown(what: str) -> None:
+    """They are cut around the first difference, so that both are told from one another."""
+    before, after, told = LONG_VALUES[what]
+    found = changed_keys(definition(**before), definition(**after))
+    assert told in found
+    assert len(found) < 400
+    old, new = found.partition(" (")[2].split(" before, ")
+    assert old != new.removesuffix(" now)")
 
 
 def test_how_many_epochs_are_planned_at_once() -> None:
