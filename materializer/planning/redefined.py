@@ -15,7 +15,7 @@ from viewcache.materializer.media.source import shown
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.lossy import LOSSY_OP
 
-__all__ = ["changed_keys", "keeps_views"]
+__all__ = ["changed_keys", "keeps_views", "refused_keys"]
 
 MOST = 6
 """Keys that are named."""
@@ -52,10 +52,20 @@ def changed_keys(before: str, now: str) -> str:
         before: as the catalog has it; of an earlier release some keys may be missing that it did not have.
         now: as `canonical` makes it, with or without what follows it.
     """
-    found = [
-        f"{_written(place)} ({_values(place, old, new)})"
-        for place, old, new in _differences("", _read(before), _read(now))
-    ]
+    return _in_words(_read(before), _read(now))
+
+
+def refused_keys(before: str, now: str) -> str:
+    """The same of those for which the other definition is refused; empty where `keeps_views`.
+
+    What may change is not named: whoever takes that back has changed nothing.
+    """
+    old, new = _read(before), _read(now)
+    return _in_words(*_views(old, new))
+
+
+def _in_words(old: Settings, new: Settings) -> str:
+    found = [f"{_written(place)} ({_values(place, *both)})" for place, *both in _differences("", old, new)]
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
     return ", ".join(found[:MOST]) + more
 
@@ -71,11 +81,20 @@ def keeps_views(before: str, now: str) -> bool:
     """
     if before == now:  # most often
         return True
-    old, new = _read(before), _read(now)
-    same_labels = all(old.get("dataset", {}).get(name) == new.get("dataset", {}).get(name) for name in _LABELS)
-    return (same_labels or _adds_labels(old, new) or _names_classes(old, new)) and _views(_allowed(old, new)) == _views(
-        new
-    )
+    old, new = _views(_read(before), _read(now))
+    return old == new
+
+
+def _views(old: Settings, new: Settings) -> tuple[Settings, Settings]:
+    """What of two definitions decides views: what may change is left out of both, or is as the new one has it."""
+    free = _LABELS if _labels_may_change(old, new) else ()
+    return _decisive(_allowed(old, new), free), _decisive(new, free)
+
+
+def _decisive(settings: Settings, free: Sequence[str]) -> Settings:
+    """A definition without some keys of its dataset, and without what runs at reading."""
+    dataset = {name: value for name, value in settings.get("dataset", {}).items() if name not in free}
+    return settings | {"dataset": dataset, "steps": _without_read_ops(settings.get("steps", []))}
 
 
 def _allowed(old: Settings, new: Settings) -> Settings:
@@ -84,11 +103,18 @@ def _allowed(old: Settings, new: Settings) -> Settings:
     if "drop_last" in old and "drop_last" in new and not _counts_iterations(old):
         allowed["drop_last"] = new["drop_last"]
     before, now = old.get("dataset", {}), new.get("dataset", {})
+    if _grows(old) or _grows(new):
+        return allowed
     most, more = before.get("max_pixels"), now.get("max_pixels")
-    grows = before.get("input_source") == "streaming"
-    if most and more and most < more and not grows and before.get("on_bad_video") != "skip":
-        allowed["dataset"] = before | {"max_pixels": more}
+    if most and more and most < more and before.get("on_bad_video") != "skip":
+        allowed["dataset"] = before = before | {"max_pixels": more}
+    if {before.get("on_bad_video"), now.get("on_bad_video")} == {"raise", "replace"}:
+        allowed["dataset"] = before | {"on_bad_video": now["on_bad_video"]}
     return allowed
+
+
+def _grows(settings: Settings) -> bool:
+    return bool(settings.get("dataset", {}).get("input_source") == "streaming")
 
 
 def _counts_iterations(settings: Settings) -> bool:
@@ -97,28 +123,17 @@ def _counts_iterations(settings: Settings) -> bool:
     return any("iteration" in (branch.get("condition") or "") for branch in branches)
 
 
-def _adds_labels(old: Settings, new: Settings) -> bool:
-    if "dataset" not in old or "dataset" not in new:
+def _labels_may_change(old: Settings, new: Settings) -> bool:
+    """Whether labels are the same, or are added where none were, or get names.
+
+    Their numbers decide no view: `where` and weights go by text. In a dataset that grows they decide which videos join.
+    """
+    if _grows(old) or _grows(new) or "dataset" not in old or "dataset" not in new:
         return False
-    where = old["dataset"].get("where") or ""
-    return old["dataset"].get("labels") is None and "label" not in where.lower()
-
-
-def _names_classes(old: Settings, new: Settings) -> bool:
-    """Whether only the names of classes come: numbers of labels decide no view, and `where` and weights go by text."""
-    before, now = old.get("dataset", {}), new.get("dataset", {})
-    others = [name for name in _LABELS if name != "classes"]
-    return not before.get("classes") and all(before.get(name) == now.get(name) for name in others)
-
-
-def _views(settings: Settings) -> Settings:
-    """What of a definition decides views, beside labels that are already there."""
-    dataset = settings.get("dataset", {})
-    if dataset.get("input_source") != "streaming":
-        dataset = {name: value for name, value in dataset.items() if name not in _LABELS}
-        if dataset.get("on_bad_video") == "replace":
-            dataset["on_bad_video"] = "raise"
-    return settings | {"dataset": dataset, "steps": _without_read_ops(settings.get("steps", []))}
+    before, now = old["dataset"], new["dataset"]
+    others = {name for name in _LABELS if before.get(name) != now.get(name)}
+    adds = before.get("labels") is None and "label" not in (before.get("where") or "").lower()
+    return adds or others <= ({"classes"} if not before.get("classes") else set())
 
 
 def _without_read_ops(steps: Sequence[Settings]) -> list[Settings]:

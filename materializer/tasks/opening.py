@@ -23,7 +23,7 @@ from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.order import iterations
-from viewcache.materializer.planning.redefined import changed_keys, keeps_views
+from viewcache.materializer.planning.redefined import keeps_views, refused_keys
 from viewcache.materializer.planning.size import check_size
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
 from viewcache.materializer.tasks.changes import changes_for, next_epoch, tell
@@ -130,7 +130,7 @@ def open_task(
     except BadInput as error:
         if before is None:
             raise
-        raise BadInput(f"{error}. What differs: {changed_keys(before.definition, definition)}") from error
+        raise BadInput(f"{error}. What differs: {refused_keys(before.definition, definition)}") from error
     dataset.record_rows(row.task_id)
     if before is not None and before.drop_last != row.drop_last:
         _count_anew(row, catalog)

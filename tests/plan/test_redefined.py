@@ -6,7 +6,7 @@ import pytest
 
 from tests.tiny import AUGMENTATION, config, single
 from viewcache.api.config.load import load
-from viewcache.materializer.planning.redefined import changed_keys
+from viewcache.materializer.planning.redefined import changed_keys, refused_keys
 
 
 def definition(**dataset: object) -> str:
@@ -99,6 +99,43 @@ def test_of_long_values_the_part_that_differs_is_shown(what: str) -> None:
     assert len(found) < 400
     old, new = found.partition(" (")[2].split(" before, ")
     assert old != new.removesuffix(" now)")
+
+
+TO_DTYPE = [*AUGMENTATION, single({"to_dtype": "float32"}, of="a", into="b")]
+IN_ITS_STEP = [single({"resize": {"short_side": 36}}, CROP, FLIP, {"to_dtype": "float32"})]
+MAY_CHANGE: dict[str, tuple[dict[str, object], dict[str, object]]] = {
+    "a dtype came": ({}, {"augmentation": TO_DTYPE}),
+    "a dtype came in a step": ({}, {"augmentation": IN_ITS_STEP}),
+    "a dtype went": ({"augmentation": IN_ITS_STEP}, {}),
+    "drop_last went": ({"drop_last": True}, {}),
+    "bad videos are errors": ({"on_bad_video": "replace"}, {}),
+    "larger frames are allowed": ({"max_pixels": 5000}, {"max_pixels": 10_000}),
+    "labels came": ({}, {"labels": "folders"}),
+    "nothing": ({}, {}),
+}
+
+
+@pytest.mark.parametrize("what", MAY_CHANGE)
+def test_a_refusal_names_what_it_is_about(what: str) -> None:
+    """Settings that may change under a drawn tag are not listed beside the one that may not."""
+    before, after = MAY_CHANGE[what]
+    assert not refused_keys(definition(**before), definition(**after))
+    told = refused_keys(definition(**before), definition(**after, where="frames > 3"))
+    assert told == 'where (null before, "frames > 3" now)'
+
+
+def test_a_refusal_tells_values_as_they_are() -> None:
+    """A policy that may become another one is not shown as that, and labels that may not change are named."""
+    assert refused_keys(definition(on_bad_video="replace"), definition(on_bad_video="skip")) == (
+        'on_bad_video ("replace" before, "skip" now)'
+    )
+    assert refused_keys(definition(labels="folders", drop_last=True), definition()) == (
+        'labels ("folders" before, null now)'
+    )
+    grows = {"input_source": "streaming"}
+    assert refused_keys(definition(**grows), definition(**grows, labels="folders")) == (
+        'labels (null before, "folders" now)'
+    )
 
 
 def test_how_many_epochs_are_planned_at_once() -> None:
