@@ -298,6 +298,8 @@ def _planned(config: Config, task: Task, places: _Places, refused: Sequence[str]
             yield Problem(Level.WARNING, "removed_videos", f"task {spec.name!r}: {change}", spec.place)
         elif change.change == FileChange.RENUMBERED:
             yield Problem(Level.WARNING, "renumbered_classes", f"task {spec.name!r}: {change}", spec.place)
+        elif change.change == FileChange.BAD:
+            yield Problem(Level.ERROR, BadVideo.kind, f"task {spec.name!r}: {change}", spec.place)
     for bad in task.dataset.bad:
         yield Problem(Level.WARNING, "bad_video", f"task {spec.name!r}: {bad.error}", spec.place)
     try:

@@ -24,6 +24,7 @@ from viewcache.catalog.policies import check_policy
 from viewcache.catalog.private import private_folder
 from viewcache.errors import BadInput, NotFound, ViewcacheError
 from viewcache.materializer.choices import BranchType, Media, OnChangedVideo
+from viewcache.materializer.dataset.changes import FileChange
 from viewcache.materializer.dataset.listing import Progress, list_files
 from viewcache.materializer.dataset.listing_spec import files_of
 from viewcache.materializer.planning.cost import CostModel
@@ -260,6 +261,8 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
             f"`viewcache run` would refuse this: a batch of {clips} clips takes up to {minimum} bytes, "
             f"cache.budget is {budget}",
         )
+    changes = [each for each in task.changes if each.change != FileChange.BAD]
+    warnings = (*warnings, *(str(each) for each in task.changes if each.change == FileChange.BAD))
     return Preview(
         task=task.spec.name,
         generation=number,
@@ -276,7 +279,7 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
         budget_bytes=config.cache.room_bytes,
         minimum_bytes=minimum,
         warnings=warnings,
-        changes=tuple(map(str, task.changes)),
+        changes=tuple(map(str, changes)),
     )
 
 

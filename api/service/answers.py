@@ -119,12 +119,12 @@ class ChangeOf(Struct, frozen=True):
     """What happened to some of a task's files."""
 
     change: str
-    """``added``, ``removed``, ``replaced``, ``returned`` or, of classes, ``renumbered``."""
+    """``added``, ``removed``, ``replaced``, ``returned``, ``bad`` or, of classes, ``renumbered``."""
     count: int
     names: tuple[str, ...]
-    """The first of the videos."""
+    """The first of the videos; of bad ones a text: why, and what to do."""
     from_epoch: int | None
-    """The first epoch that may have those that were added or are back."""
+    """The first epoch that may have those that were added or are back; of bad ones the first that cannot be drawn."""
     views: int
     """Batches that were read and show one that was removed or replaced."""
     first_views: tuple[tuple[int, int], ...]

@@ -101,12 +101,12 @@ class AttachedCache(CacheReads):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The same, and classes that have other numbers since it opened their tasks, which are asked for by `changes`.
+        """The same, and what `changes` tells: classes that have other numbers, bad files that end a training later.
 
         Raises:
             ViewcacheError: as `task` of one of the tasks.
         """
-        return (*self.differing, *self._class_warnings(self.tasks))
+        return (*self.differing, *self._task_warnings(self.tasks))
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class AttachedCache(CacheReads):
         name = text("task", name)
         if name not in self._tasks:
             self._tasks[name] = self._attached(TaskFacts.of(self._client, self._known.get(name, name)))
-            for warning in self._class_warnings([name]):
+            for warning in self._task_warnings([name]):
                 _log.warning("%s", warning, extra={"action": "files_changed"})
         return self._tasks[name]
 

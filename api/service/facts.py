@@ -111,7 +111,8 @@ class TaskFacts:
         # Names that went from behind may come again elsewhere, and batches that have their numbers were handed out.
         keeps = bool(shifted) or (not about.grows and len(about.classes) < len(before.classes))
         classes = before.classes if keeps else about.classes
-        told = Told(run, about, classes, (*before.changes, *about.changes), shifted)
+        past = (each for each in before.changes if each.change != FileChange.BAD)  # that each run tells anew
+        told = Told(run, about, classes, (*past, *about.changes), shifted)
         known = self._by_run.setdefault(run, told)
         if known is told:  # of threads that ask at once one tells
             self.latest = told

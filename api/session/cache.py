@@ -87,12 +87,14 @@ class Cache(CacheReads):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Classes whose numbers are other ones since the last opening; of a service also settings, see `AttachedCache`.
+        """Classes whose numbers are other ones since the last opening, and bad files that end a training later.
+
+        Of a service also settings, see `AttachedCache`.
 
         Raises:
             Closed: `close` was called.
         """
-        return self._class_warnings(self.tasks)
+        return self._task_warnings(self.tasks)
 
     @property
     def making(self) -> Making | None:

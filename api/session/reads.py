@@ -116,21 +116,21 @@ class CacheReads(ABC):
         """What happened to a task's files between the last time that its dataset was opened and this one.
 
         At most one value for each of added, removed, replaced and returned files, and of classes whose numbers are
-        other ones now; empty if nothing happened. What a service finds that is started again meanwhile comes behind
-        these.
+        other ones now; empty if nothing happened. One more, at every opening, where bad files are an error of epochs
+        to come. What a service finds that is started again meanwhile comes behind these.
 
         Raises:
             ViewNotFound: no such task.
         """
         return self.task(task).changes
 
-    def _class_warnings(self, tasks: Iterable[str]) -> tuple[str, ...]:
-        """Of tasks whose classes have other numbers than when their dataset was opened last."""
+    def _task_warnings(self, tasks: Iterable[str]) -> tuple[str, ...]:
+        """Of tasks whose classes have other numbers than when their dataset was opened last, or whose files are bad."""
         return tuple(
             f"task {name!r}: {change}"
             for name in tasks
             for change in self.changes(name)
-            if change.change == FileChange.RENUMBERED
+            if change.change in (FileChange.RENUMBERED, FileChange.BAD)
         )
 
     def loader(self, task: str, **options: Any) -> Loader:

@@ -27,6 +27,8 @@ class FileChange(StrEnum):
     """They were gone, and are there again."""
     RENUMBERED = "renumbered"
     """No files: classes whose numbers are other ones, since classes came or went."""
+    BAD = "bad"
+    """They cannot be decoded, and nothing more is drawn as long as they are there. Each opening tells it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,10 @@ class DatasetChange:
     count: int
     """Videos; or classes that were renumbered."""
     names: tuple[str, ...]
-    """The first of them, by name; of classes ``class 'b' was 0 and is 1``."""
+    """The first of them, by name; of classes ``class 'b' was 0 and is 1``; of bad ones a text: why, and what to do."""
     from_epoch: int | None = None
-    """Of videos that were added or are back: the first epoch that may have them; None where the task has no more."""
+    """Of videos that were added or are back: the first epoch that may have them; None where the task has no more. Of
+    bad ones the first that cannot be drawn."""
     views: int = 0
     """Of videos that were removed or replaced: batches that were read and show one of them."""
     first_views: tuple[tuple[int, int], ...] = ()
@@ -65,6 +68,8 @@ class DatasetChange:
                 f"{have} than before ({in_short(self.names, self.count)}), also in epochs that are drawn; a model that "
                 "was trained with those of before needs the names in their old order, new ones behind them, as classes"
             )
+        if self.change == FileChange.BAD:
+            return f"from epoch {self.from_epoch} on nothing can be drawn: {', '.join(self.names)}"
         was, files = ("was", "file") if self.count == 1 else ("were", "files")
         what = "returned" if self.change == FileChange.RETURNED else f"{was} {self.change}"
         text = f"{self.count} {files} {what} ({in_short(self.names, self.count)})"

@@ -121,7 +121,7 @@ class Dataset:
         if not self._chosen.any():
             by = selection_words(self.spec) or "the label table"
             raise BadInput(f"task {task.name!r}: {by} selects none of {len(self)} {self.spec.media}s")
-        return self.items.ids[self._of_items.selected(task, self._chosen)]
+        return self.items.ids[self._of_items.selected(task, self._chosen, self._past)]
 
     def weights(self, ids: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """(n,) how often some items come in an epoch of all of them, on average; None where each comes once."""

@@ -9,6 +9,7 @@ from viewcache.errors import BadInput, BadVideo
 from viewcache.materializer.choices import OnBadVideo, OnLowFps, OnShortVideo
 from viewcache.materializer.dataset.files import Files
 from viewcache.materializer.dataset.links import is_of_link
+from viewcache.materializer.dataset.past import Past
 from viewcache.materializer.dataset.segments import KnownItems
 from viewcache.materializer.media.index import too_large
 from viewcache.materializer.media.source import shown
@@ -108,8 +109,10 @@ class ItemFit:
         uri = self.fit.files.uris[self.items.file[row]]
         return f"{uri}{self.items.segment(row)} has {length} where a clip spans {self.fit.sampling.in_words(span)}"
 
-    def selected(self, task: TaskSpec, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def selected(self, task: TaskSpec, chosen: NDArray[np.bool_], past: Past) -> NDArray[np.bool_]:
         """(items,) which of the chosen ones an epoch draws from; short and bad ones as the policies say.
+
+        What the task has drawn (``past``) says which other policy may be chosen.
 
         Raises:
             BadVideo: a video is bad, or has no frame in a segment, and the policy is ``raise``.
@@ -119,7 +122,7 @@ class ItemFit:
         bad = np.flatnonzero(chosen & ~good)
         if len(bad) and spec.on_bad_video == OnBadVideo.RAISE:
             more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-            policy, error = f"or set on_bad_{spec.media}: skip or replace", self.error(int(bad[0]))
+            policy, error = _other_policy(spec, past), self.error(int(bad[0]))
             if is_of_link(error):  # it has said what else can be done
                 raise BadVideo(f"{error}, remove the link, {policy}{more}")
             raise BadVideo(f"{error}{more}; repair or remove it, {policy}")
@@ -132,3 +135,12 @@ class ItemFit:
                 f"longest has {longest} where a clip spans {needed}"
             )
         return mine
+
+
+def _other_policy(spec: DatasetSpec, past: Past) -> str:
+    """Which other policy can be chosen: a task that has drawn refuses one by which it would have drawn other files."""
+    if past.drawn is None or not len(past.drawn):
+        return f"or set on_bad_{spec.media}: skip or replace"
+    if spec.grows:
+        return f"or give the task another tag and set on_bad_{spec.media}: skip or replace"
+    return f"or set on_bad_{spec.media}: replace"

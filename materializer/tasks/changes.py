@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from viewcache.catalog import Catalog
+from viewcache.errors import BadInput, BadVideo
 from viewcache.materializer.dataset.changes import DatasetChange, FileChange, Names
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.source import shown
@@ -51,6 +52,25 @@ def _changes(spec: TaskSpec, task_id: int, k: int, dataset: Dataset, catalog: Ca
         else:
             views = _read_views(spec, task_id, names, catalog)
             yield DatasetChange(change, len(names), _first(names), None, len(views), tuple(views[:NAMED]))
+    if spec.dataset.refuses(missing=False):
+        yield from _refused(spec, task_id, k, dataset, catalog)
+
+
+def _refused(spec: TaskSpec, task_id: int, k: int, dataset: Dataset, catalog: Catalog) -> Iterator[DatasetChange]:
+    """What is known to be bad of what the next generation is drawn from, which is an error when it is.
+
+    A task that has drawn nothing gets that error at once. One that has goes on: what it drew stays readable.
+    """
+    epoch = next_epoch(task_id, k, catalog)
+    if not 0 < epoch < spec.epochs:
+        return
+    try:
+        dataset.candidates(spec)
+    except BadVideo as error:
+        bad = dataset.base[~dataset.may_stand_in(dataset.base, 0)]
+        yield DatasetChange(FileChange.BAD, len(set(dataset.file_rows(bad.tolist()))), (str(error),), epoch)
+    except BadInput:  # nothing is left to draw from
+        return
 
 
 def _first(names: Names) -> tuple[str, ...]:

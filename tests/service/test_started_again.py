@@ -5,6 +5,7 @@ has labels that mean something else than this process was told.
 import logging
 import os
 import pickle
+import re
 import shutil
 import signal
 import warnings
@@ -88,6 +89,27 @@ def test_a_class_that_shifts_is_an_error(
         end(store)
         cache.stats()  # a process that was killed may still hold its sockets; the run that answers is the next one
         assert np.array_equal(cache.read("train", 0, 0).label, before.label)  # the numbers are those of before again
+
+
+def test_a_bad_file_is_told_by_each_run_once(store: Path, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It comes in the middle of a training: whoever goes on is warned, as long as a run finds it."""
+    with attached(store, folder, epochs=20) as cache:
+        before = cache.read("train", 0, 0)
+        assert not cache.warnings
+        (folder / "cats" / "a-bad.mp4").write_bytes(b"not a video")
+        for _ in range(2):
+            kill(store)
+            assert np.array_equal(cache.read("train", 0, 0).video, before.video)
+            (warning,) = cache.warnings
+            assert re.search(r"from epoch \d on nothing can be drawn: .*a-bad\.mp4", warning)
+            assert warning.partition(": ")[2] in logged(caplog)[-1]
+        with attached(store, folder, epochs=20) as late:
+            assert late.warnings == (warning,)
+        assert [each.getMessage() for each in caplog.records].count(warning) == 1
+        (folder / "cats" / "a-bad.mp4").unlink()
+        kill(store)
+        cache.read("train", 0, 0)
+        assert not cache.warnings
 
 
 def test_a_loop_hands_out_what_it_had_read_and_ends(store: Path, folder: Path) -> None:

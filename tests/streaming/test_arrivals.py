@@ -150,7 +150,11 @@ def test_a_broken_file_is_the_policys_case(tmp_path: Path, clips: list[Path], fo
         cache.owner.look_ahead.wait_idle(60)
         bad()
         epoch_of(cache, 1)
-        with pytest.raises(BadVideo, match=r"bad\.mp4"):
+        with pytest.raises(BadVideo, match=r"bad\.mp4.*or give the task another tag and set on_bad_video: skip or rep"):
             epoch_of(cache, 2)
+        cache.close()
+    with viewcache.open(streaming(tmp_path / "raise", folder, join="epoch")) as cache:
+        (told,) = cache.warnings
+        assert "from epoch 2 on nothing can be drawn: " in told
         (folder / "bad.mp4").unlink()
         assert sorted(epoch_of(cache, 2)) == ["v0", "v1", "v2"]
