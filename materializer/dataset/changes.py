@@ -26,7 +26,7 @@ class FileChange(StrEnum):
     RETURNED = "returned"
     """They were gone, and are there again."""
     RENUMBERED = "renumbered"
-    """No files: classes whose numbers are other ones, since classes came or went."""
+    """No files: classes whose numbers are other ones, since classes came or went, or names were given."""
     BAD = "bad"
     """They cannot be decoded, and nothing more is drawn as long as they are there. Each opening tells it anew."""
 
@@ -66,7 +66,8 @@ class DatasetChange:
             have = "1 class has another number" if self.count == 1 else f"{self.count} classes have other numbers"
             return (
                 f"{have} than before ({in_short(self.names, self.count)}), also in epochs that are drawn; a model that "
-                "was trained with those of before needs the names in their old order, new ones behind them, as classes"
+                "was trained with those of before needs the names in their old order, new ones behind them, as "
+                "classes, under another tag where this one has classes already"
             )
         if self.change == FileChange.BAD:
             return f"from epoch {self.from_epoch} on nothing can be drawn: {', '.join(self.names)}"

@@ -4,7 +4,7 @@ A label is one value, or a list of them. The names are those of the labels thems
 makes the numbers the same for every task that has it, whatever labels it happens to see.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from viewcache.errors import BadInput
 from viewcache.materializer.dataset.table import as_text, is_list, typed
 from viewcache.suggest import did_you_mean
 
-__all__ = ["Classes", "class_names", "first_epochs", "separated"]
+__all__ = ["Classes", "are_whole_numbers", "class_names", "first_epochs", "separated"]
 
 _NAMED = 5
 """Labels that an error names."""
@@ -37,6 +37,11 @@ def class_names(labels: pa.Array, drawn: Mapping[str, int] | None = None) -> tup
     first = drawn or {}
     names = set(pc.unique(as_text(labels.drop_null())).to_pylist()) | first.keys()
     return tuple(sorted(names, key=lambda name: (name not in first, first.get(name, 0), name)))
+
+
+def are_whole_numbers(names: Sequence[str]) -> bool:
+    """Whether there are names of classes and all are whole numbers, among which labels that are such are looked up."""
+    return bool(names) and all(name.removeprefix("-").isdecimal() for name in names)
 
 
 def first_epochs(drawn: Iterable[Mapping[str, Any]], label_of: Mapping[int, object]) -> dict[str, int]:
@@ -131,7 +136,7 @@ class Classes:
     @property
     def _looks_up_numbers(self) -> bool:
         """Whether whole numbers are looked up among the names, because all of these are whole numbers."""
-        return bool(self.names) and all(name.removeprefix("-").isdecimal() for name in self.names)
+        return are_whole_numbers(self.names)
 
     def check(self, chosen: NDArray[np.bool_]) -> None:
         """Refuse labels of chosen videos that are none of the classes.

@@ -15,7 +15,7 @@ from viewcache.materializer.media.source import shown
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.lossy import LOSSY_OP
 
-__all__ = ["changed_keys", "keeps_views", "refused_keys"]
+__all__ = ["changed_keys", "keeps_views", "names_labels", "refused_keys"]
 
 MOST = 6
 """Keys that are named."""
@@ -95,6 +95,14 @@ def _decisive(settings: Settings, free: Sequence[str]) -> Settings:
     """A definition without some keys of its dataset, and without what runs at reading."""
     dataset = {name: value for name, value in settings.get("dataset", {}).items() if name not in free}
     return settings | {"dataset": dataset, "steps": _without_read_ops(settings.get("steps", []))}
+
+
+def names_labels(before: str, now: str) -> bool:
+    """Whether labels that had no names of classes under one definition have them under the other."""
+    if before == now:  # most often
+        return False
+    old, new = _read(before).get("dataset", {}), _read(now).get("dataset", {})
+    return old.get("labels") is not None and not old.get("classes") and bool(new.get("classes"))
 
 
 def _allowed(old: Settings, new: Settings) -> Settings:

@@ -23,7 +23,7 @@ from viewcache.materializer.freed_memory import give_back_memory
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.planning.definition import canonical, graph_of, seed_of
 from viewcache.materializer.planning.order import iterations
-from viewcache.materializer.planning.redefined import keeps_views, refused_keys
+from viewcache.materializer.planning.redefined import keeps_views, names_labels, refused_keys
 from viewcache.materializer.planning.size import check_size
 from viewcache.materializer.spec import CacheSpec, DatasetSpec, TaskSpec
 from viewcache.materializer.tasks.changes import changes_for, next_epoch, tell
@@ -137,7 +137,8 @@ def open_task(
     settings = TaskSettings(seed, k, budget_bytes)
     observer = observer or Observer()
     task = Task(spec, graph_of(spec), settings, catalog, dataset, row.task_id, observer, growing.get(same))
-    moved = renumbered(spec.dataset, row.task_id, dataset.classes, catalog)
+    first_named = before is not None and names_labels(before.definition, definition)
+    moved = renumbered(spec.dataset, row.task_id, dataset.classes, catalog, first_named=first_named)
     task.changes = (*changes_for(spec, row.task_id, k, dataset, catalog), *moved)
     tell(spec, task.changes)
     if spec.dataset.grows and past.drawn is not None and spec.dataset.on_bad_video != OnBadVideo.RAISE:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import viewcache
 from tests.tiny import AUGMENTATION, config, drawn, open_cache, pixels, same, single, sql
+from viewcache.api.preview.lint import Level, lint
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput
 
@@ -95,6 +97,67 @@ def test_what_changes_views_is_refused(what: str, tmp_path: Path, videos: Path) 
         open_cache(tmp_path / "own", videos, **after)  # type: ignore[arg-type] # the same
     with open_cache(tmp_path / "own", videos, **before) as cache:  # type: ignore[arg-type] # the same
         assert np.array_equal(cache.read("train", 0, 0).video, first.video)
+
+
+def test_names_of_classes_that_renumber_are_told(tmp_path: Path, videos: Path) -> None:
+    """Names that are given in another order than the sorted one: a warning, a change and an event say so, once.
+
+    `lint --scan` says it before anything is opened, and another order of given names is refused as before.
+    """
+    keys = _with_table({"labels": TABLE}, tmp_path, videos)
+    with open_cache(tmp_path / "own", videos, **keys) as cache:  # type: ignore[arg-type] # one of the keywords
+        before = cache.read("train", 0, 0)
+        assert cache.classes("train") == ("cat", "dog")
+    keys |= {"classes": ["dog", "cat"]}
+    described = config(tmp_path / "own", videos, **keys)  # type: ignore[arg-type] # the same
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(described))
+    (problem,) = lint([str(tmp_path / "train.yaml")], scan=True)
+    assert (problem.level, problem.kind) == (Level.WARNING, "renumbered_classes")
+    with open_cache(tmp_path / "own", videos, **keys) as cache:  # type: ignore[arg-type] # the same
+        after = cache.read("train", 0, 0)
+        (moved,) = cache.changes("train")
+        rows = sql(cache, "select task, count, detail from events where kind = 'videos_renumbered'")
+        assert cache.warnings == (f"task 'train': {moved}",)
+    assert np.array_equal(after.label, 1 - before.label)
+    told = "class 'cat' was 0 and is 1, class 'dog' was 1 and is 0"
+    assert rows == [("train", 2, told)]
+    assert f"2 classes have other numbers than before ({told})" in str(moved)
+    assert "as classes" in str(moved)
+    with open_cache(tmp_path / "own", videos, **keys) as cache:  # type: ignore[arg-type] # the same
+        assert (cache.warnings, cache.changes("train")) == ((), ())
+
+
+def test_names_that_look_up_whole_numbers_are_told(tmp_path: Path, videos: Path) -> None:
+    """Labels that stood for themselves get numbers by names that are given: which have another one now is told."""
+    names = sorted(path.name for path in videos.iterdir())
+    rows = [f"{name},{(0, 3, 7)[number % 3]}" for number, name in enumerate(names)]
+    (tmp_path / TABLE).write_text("\n".join(["video,label", *rows]))
+    table = str(tmp_path / TABLE)
+    with open_cache(tmp_path / "own", videos, labels=table) as cache:
+        before = cache.read("train", 0, 0).label
+    with open_cache(tmp_path / "own", videos, labels=table, classes=["0", "3", "7"]) as cache:
+        after = cache.read("train", 0, 0).label
+        (moved,) = cache.changes("train")
+        assert cache.warnings == (f"task 'train': {moved}",)
+    assert np.array_equal(np.array([0, 3, 7])[after], before)
+    assert moved.names == ("class '3' was 3 and is 1", "class '7' was 7 and is 2")
+    with open_cache(tmp_path / "own", videos, labels=table, classes=["0", "3", "7"]) as cache:
+        assert (cache.warnings, cache.changes("train")) == ((), ())
+
+
+@pytest.mark.parametrize("classes", [["cat", "dog"], ["cat", "dog", "eel"]])
+def test_names_of_classes_that_keep_their_numbers(classes: list[str], tmp_path: Path, videos: Path) -> None:
+    """Nothing is told of names that are given in their order, new ones behind them, nor with the first labels."""
+    keys = _with_table({"labels": TABLE}, tmp_path, videos)
+    with open_cache(tmp_path / "own", videos, **keys) as cache:  # type: ignore[arg-type] # one of the keywords
+        before = cache.read("train", 0, 0)
+    with open_cache(tmp_path / "own", videos, classes=classes, **keys) as cache:  # type: ignore[arg-type] # the same
+        assert np.array_equal(cache.read("train", 0, 0).label, before.label)
+        assert (cache.warnings, cache.changes("train")) == ((), ())
+    with open_cache(tmp_path / "first", videos) as cache:
+        cache.read("train", 0, 0)
+    with open_cache(tmp_path / "first", videos, classes=["dog", "cat"], **keys) as cache:  # type: ignore[arg-type]
+        assert (cache.warnings, cache.changes("train")) == ((), ())
 
 
 @pytest.mark.parametrize("first", [False, True])

@@ -140,3 +140,20 @@ def test_classes_that_shift_are_told_through_a_service(
         assert str(cache.changes("train")[-1].change) == "renumbered"
     assert "class 'cats' was 0 and is 1, class 'dogs' was 1 and is 2" in warning
     assert warning in [each.getMessage() for each in caplog.records if each.name == "viewcache.service"]
+
+
+def test_names_of_classes_that_renumber_are_told_through_a_service(store: Path, folder: Path) -> None:
+    """Names that are given in another order, to the service that runs or to the next one: the client is told once."""
+    with attached(store, folder, labels="folders") as cache:
+        before = cache.read("train", 0, 0)
+    with attached(store, folder, labels="folders", classes=["dogs", "cats"]) as cache:
+        (warning,) = cache.warnings
+        (moved,) = cache.changes("train")
+        after = cache.read("train", 0, 0)
+    assert warning == f"task 'train': {moved}"
+    assert "class 'cats' was 0 and is 1, class 'dogs' was 1 and is 0" in warning
+    assert after.videos == before.videos
+    assert np.array_equal(after.label, 1 - before.label)
+    stop(store, now=True)
+    with attached(store, folder, labels="folders", classes=["dogs", "cats"]) as cache:
+        assert (cache.warnings, cache.changes("train")) == ((), ())
