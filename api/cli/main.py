@@ -17,6 +17,7 @@ from viewcache import __version__
 from viewcache.api.cli import care, demo, evict, init, look, make, mount, page, profile, serve, show
 from viewcache.api.cli.arguments import Parser, asks_for_json, in_one_line
 from viewcache.api.cli.terminal import Terminal
+from viewcache.api.permission import refused
 from viewcache.errors import BadInput, BadVideo, Broken, Busy, CatalogBusy, ConfigError, NotFound, ViewcacheError
 
 __all__ = ["EXIT_CODES", "exit_code", "main", "parser"]
@@ -100,6 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ViewcacheError as error:
         return _told(error, terminal, words)
     except Exception as error:
+        if isinstance(error, PermissionError) and (told := refused(error)) is not None:
+            return _told(told, terminal, words)
         traceback.print_exc()
         if terminal.json:
             terminal.data({"error": {"kind": "unexpected", "message": f"{type(error).__name__}: {error}"}})

@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from viewcache.api.config.find import Located
+from viewcache.api.permission import refused
 from viewcache.api.text import counted, size
 from viewcache.api.upkeep.doctor_cache import (
     Finding,
@@ -84,7 +85,8 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
         try:
             findings += check()
         except Exception as error:  # the other checks must still be told
-            why = f"could not be checked ({type(error).__name__}: {error})"
+            told = refused(error) if isinstance(error, PermissionError) else None
+            why = f"could not be checked ({type(error).__name__}: {error})" if told is None else str(told)
             if why in failed:
                 before = findings[failed[why]]
                 findings[failed[why]] = replace(before, about=f"{before.about}, {about}")
