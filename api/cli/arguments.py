@@ -1,13 +1,15 @@
 """What the arguments of all commands have in common: the parser, and what several commands take."""
 
 import argparse
+import os
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from viewcache.errors import BadInput
 
-__all__ = ["Parser", "add_where", "asks_for_json", "in_one_line"]
+__all__ = ["Parser", "add_where", "asks_for_json", "in_one_line", "refuse_lone_configuration"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,6 +41,23 @@ def in_one_line(message: str, words: Sequence[str]) -> str:
         if "\n" in word:
             message = message.replace(word, word.replace("\n", "\\n"))
     return message
+
+
+def refuse_lone_configuration(word: str, missing: str, command: str) -> None:
+    """Refuse a configuration that stands alone where another argument was to follow it.
+
+    Args:
+        word: what was taken for that argument, since it is the only one.
+        missing: that argument's name.
+        command: as it is written.
+
+    Raises:
+        BadInput: the word is a file, or looks like the name of one of ours.
+    """
+    if os.path.isfile(word) or word.endswith((".yaml", ".yml")):
+        name = shlex.quote(word)
+        written = f"`viewcache {command} {name} {missing}`"
+        raise BadInput(f"{missing} is missing: {name} names a configuration, as in {written}")
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewcache.api.cli.arguments import refuse_lone_configuration
 from viewcache.api.cli.terminal import UNCOUNTED, Terminal
 from viewcache.api.text import counted, printable
 
@@ -111,6 +112,8 @@ def _sql(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise BadInput(f"--rows {arguments.rows} is out of range: from 1 to {_MOST_ROWS}")
     if not 0 <= arguments.wait <= _MOST_S:
         raise BadInput(f"--wait {arguments.wait:g} is out of range: from 0 to {_MOST_S}")
+    if arguments.where is None:
+        refuse_lone_configuration(arguments.query, "QUERY", "sql")
     limits = QueryLimits(seconds=arguments.seconds, rows=arguments.rows)
     where = locate(arguments.where, tasks=False).catalog
     answer = ask(where, arguments.query, limits, wait_s=arguments.wait)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from viewcache.api.cli.arguments import refuse_lone_configuration
 from viewcache.api.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def _mount(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import configuration
     from viewcache.api.mount.run import mount
 
+    if not arguments.config:
+        refuse_lone_configuration(arguments.folder, "DIR", "mount")
     config = configuration(arguments.config)
     over = mount(config, Path(arguments.folder), job=arguments.job, say=terminal.say)
     left = "" if over else "; files of it that are open give an error for all that the system does not have of them yet"

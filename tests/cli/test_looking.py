@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,16 @@ def test_the_near_configuration_is_meant(made: Site, monkeypatch: pytest.MonkeyP
     Path("below").mkdir()
     monkeypatch.chdir("below")
     made.run("status")
+
+
+@pytest.mark.parametrize(("command", "missing"), [("sql", "QUERY"), ("mount", "DIR")])
+def test_a_configuration_alone_lacks_the_argument_behind_it(site: Site, command: str, missing: str) -> None:
+    """It is not taken for that argument, also where another one is near, or where no file has its name."""
+    (site.folder / "other.yaml").write_text(site.config.read_text())
+    for name in ("other.yaml", "of another folder.yml"):
+        site.run(command, name, code=2)
+        assert f"{missing} is missing: {shlex.quote(name)} names a configuration" in site.words
+        assert f"`viewcache {command} {shlex.quote(name)} {missing}`" in site.words
 
 
 @pytest.mark.parametrize("arguments", [("status",), ("sql", "select 1"), ("verify",), ("db", "upgrade")])
