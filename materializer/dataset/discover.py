@@ -27,7 +27,7 @@ from viewcache.materializer.dataset.folders import (
     relative_to,
     walk,
 )
-from viewcache.materializer.dataset.links import NO_LINKS, Links
+from viewcache.materializer.dataset.links import NO_LINKS, Links, to_nothing
 from viewcache.materializer.dataset.listed import Found, Listed
 from viewcache.materializer.dataset.names import SUFFIXES
 from viewcache.materializer.dataset.roots import entries, is_list, labels_of, path_in_list
@@ -289,7 +289,7 @@ def _file(path: str, base: str, links: Links, relative: str = "") -> Found:
             status = os.stat(path)
     except OSError as gone:
         refuse_unreachable(gone)
-        return Found(path, relative, Stamp(0), f"cannot be read ({gone.strerror})")
+        return Found(path, relative, Stamp(0), to_nothing(path) or f"cannot be read ({gone.strerror})")
     return Found(path, relative, Stamp(status.st_size, status.st_mtime_ns))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from viewcache.errors import DatasetNotFound
 from viewcache.materializer.spec import DatasetSpec
 
-__all__ = ["NO_LINKS", "Links", "is_of_link", "links_of"]
+__all__ = ["NO_LINKS", "Links", "is_of_link", "links_of", "to_nothing"]
 
 _LEAVES = "is a link that leaves the dataset's folder"
 
@@ -27,8 +27,21 @@ class Links:
 
     def problem(self, path: str) -> str:
         """Why a link is not followed that `allows` refuses."""
+        if nothing := to_nothing(path):
+            return nothing
         cure = "name a folder above that in link_roots" if self.follow else "set follow_links: true"
         return f"{_LEAVES} (to {os.path.realpath(path)}); links are followed only inside it: {cure}"
+
+
+def to_nothing(path: str) -> str:
+    """That a link's target is not there, in words; empty of any other path, and where that cannot be found out."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return f"is a link to nothing ({os.path.realpath(path)})" if os.path.islink(path) else ""
+    except OSError:
+        return ""
+    return ""
 
 
 def is_of_link(problem: str) -> bool:

@@ -406,6 +406,8 @@ def open_container(source: Source, looking: Mapping[str, str] | None = None) -> 
     except SourceUnreachable:
         raise
     except Exception as failed:  # damaged files raise UnicodeDecodeError, IndexError, MemoryError and more (F12)
+        if not source.stamp.size:
+            raise BadVideo(f"{shown(source.uri)}: an empty file; copy it again") from failed
         blame_the_process(shown(source.uri), failed)
         raise BadVideo(f"{shown(source.uri)}: not a video that can be opened ({failed})") from failed
     with container:

@@ -82,10 +82,19 @@ def test_links_do_not_leave_the_folder(tree: Path, tmp_path: Path) -> None:
     assert sorted(found) == ["a/c.webm", "a/z.MKV", "b.mp4", "broken.mp4", "folder.3g2", "link.mp4", "same.mp4"]
     assert "leaves the dataset's folder" in found["link.mp4"]
     assert "leaves the dataset's folder" in found["folder.3g2"]
-    assert "cannot be read" in found["broken.mp4"]
+    assert found["broken.mp4"] == f"is a link to nothing ({tree}/nowhere.mp4)"
     assert found["same.mp4"] == ""
     globbed = {each.path: each.problem for each in discover(f"{tree}/*.mp4")}
     assert "leaves" in globbed["link.mp4"]
+
+
+@pytest.mark.parametrize("links", [Links(), Links(follow=True)], ids=["none", "followed"])
+def test_a_link_to_nothing(tree: Path, tmp_path: Path, links: Links) -> None:
+    """It is called so wherever it points: following links that leave the folder would not help."""
+    os.symlink(tmp_path / "gone" / "outside.mp4", tree / "far.mp4")
+    for uri in (str(tree), f"{tree}/*.mp4"):
+        found = {each.path: each.problem for each in discover(uri, links)}
+        assert found["far.mp4"] == f"is a link to nothing ({tmp_path}/gone/outside.mp4)"
 
 
 @pytest.mark.parametrize("pattern", ["*/*.mp4", "**/*.mp4", "*/*/*.mp4"])

@@ -54,7 +54,6 @@ def test_playlists_open_nothing(
         "dash.mkv": f'<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011"><BaseURL>http://127.0.0.1:{port}/</BaseURL></MPD>',
         "sdp.mp4": f"v=0\no=- 0 0 IN IP4 127.0.0.1\nc=IN IP4 127.0.0.1\nm=video {port} RTP/AVP 96\n",
         "plain.avi": "hello\n" * 100,
-        "empty.mp4": "",
     }
     for name, text in texts.items():
         path = tmp_path / name
@@ -73,9 +72,16 @@ def test_a_path_is_a_path(name: str, family: Callable[[str], Path], tmp_path: Pa
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
-    """A missing file, a folder and a pipe are refused at once, by name."""
+    """A missing file, an empty one, a folder and a pipe are refused at once, by name."""
     os.mkfifo(tmp_path / "pipe.mp4")
-    for name, reason in (("pipe.mp4", "not a regular file"), ("gone.mp4", "no such file"), (".", "not a regular file")):
+    (tmp_path / "empty.mp4").touch()
+    refused = {
+        "pipe.mp4": "not a regular file",
+        "gone.mp4": "no such file",
+        ".": "not a regular file",
+        "empty.mp4": r"empty\.mp4: an empty file; copy it again",
+    }
+    for name, reason in refused.items():
         with pytest.raises(BadVideo, match=reason):
             probe(str(tmp_path / name))
 
