@@ -20,6 +20,7 @@ _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000*
     prefix + "i": 1024**power for power, prefix in enumerate("kmgtp", 1)
 }
 _MOST_BYTES = 2**63 - 1
+_NEEDS_ONE = "; at least one is needed"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SECRET_PARTS = ("password", "passwd", "secret", "token", "signature", "credential", "apikey", "accesskey")
 _SECRET_NAMES = ("sig", "pwd", "key", "pass", "auth", "authorization")
@@ -37,16 +38,20 @@ def parse_size(text: str | int) -> int:
     Raises:
         ValueError: not a size, less than one byte or more than 2^63-1.
     """
-    if isinstance(text, str):
-        if len(text) > 40 or not re.fullmatch(SIZE, text):
-            raise ValueError("not a size")
-        number, unit = re.fullmatch(r"([0-9.]+)\s*([a-z]*)b", text.strip().lower()).groups()  # type: ignore[union-attr]
-        size = int(Decimal(number) * _UNITS[unit])
-    else:
-        size = text
+    size = _bytes_of(text)
     if not 1 <= size <= _MOST_BYTES:
-        raise ValueError("out of range")
+        raise ValueError("not a size, or out of range")
     return size
+
+
+def _bytes_of(text: str | int) -> int:
+    """Bytes of a size, whether or not there can be so many; 0 if it is none."""
+    if isinstance(text, int):
+        return text
+    if len(text) > 40 or not re.fullmatch(SIZE, text):
+        return 0
+    number, unit = re.fullmatch(r"([0-9.]+)\s*([a-z]*)b", text.strip().lower()).groups()  # type: ignore[union-attr]
+    return int(Decimal(number) * _UNITS[unit])
 
 
 def local_path(url: str, folder: str) -> str | None:
@@ -108,7 +113,7 @@ def _title(node: Node, key: Key, label: str) -> str:
 def _names(node: Node, key: Key, label: str) -> tuple[str, ...]:
     items = node.value if isinstance(node.value, tuple) else (node,)
     if not items:
-        raise wrong(ConfigCode.OUT_OF_RANGE, node, key, label)
+        raise wrong(ConfigCode.OUT_OF_RANGE, node, key, label, _NEEDS_ONE)
     single = Key(key.name, "name", key.doc)
     return tuple(_name(item, single, label) for item in items)
 
@@ -124,7 +129,8 @@ def _classes(node: Node, key: Key, label: str) -> tuple[str, ...] | str:
     if isinstance(node.value, str):
         return read_url(node, key, label)
     if not isinstance(node.value, tuple) or not node.value:
-        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        why = _NEEDS_ONE if node.value == () else ""
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label, why)
     single = Key(key.name, "text", key.doc)
     return _each_once([(item, _text(item, single, f"{label}[{k}]")) for k, item in enumerate(node.value)], label)
 
@@ -223,6 +229,9 @@ def _size(node: Node, key: Key, label: str) -> int:
     try:
         return parse_size(node.value)
     except ValueError:
+        if _bytes_of(node.value) > _MOST_BYTES:
+            why = f"; it is too large, at most {_MOST_BYTES} bytes are possible"
+            raise wrong(ConfigCode.OUT_OF_RANGE, node, key, label, why) from None
         code = ConfigCode.OUT_OF_RANGE if isinstance(node.value, int) else ConfigCode.WRONG_FORMAT
         raise wrong(code, node, key, label) from None
 
@@ -262,7 +271,7 @@ def _urls(node: Node, key: Key, label: str) -> tuple[str, ...]:
     if not isinstance(node.value, tuple):
         return (read_url(node, key, label),)
     if not node.value:
-        raise wrong(ConfigCode.WRONG_TYPE, node, key, label)
+        raise wrong(ConfigCode.WRONG_TYPE, node, key, label, _NEEDS_ONE)
     found: list[str] = []
     for number, item in enumerate(node.value):
         url = read_url(item, key, f"{label}[{number}]")

@@ -171,11 +171,17 @@ def _datasets(config: Config, places: _Places, *, scan: bool) -> Iterator[tuple[
     from viewcache.materializer.dataset.checked import mistakes
     from viewcache.materializer.dataset.discover import discover, refuse_unknown_scheme
     from viewcache.materializer.dataset.links import links_of
+    from viewcache.materializer.dataset.predicate import refuse_bad_syntax
     from viewcache.materializer.media.source import is_local
     from viewcache.materializer.places import places_of
 
     for task in config.tasks:
         dataset, wrong = task.dataset, []
+        if dataset.where is not None:
+            try:
+                refuse_bad_syntax(dataset.where)
+            except BadInput as error:
+                yield task.name, _refused(task, error, places.of(task, "where"))
         far = [place for place in places_of(dataset.uri) if not is_local(place)]
         try:
             key = f"{dataset.media}_dataset_path"

@@ -17,7 +17,7 @@ from viewcache.errors import BadInput, QueryRefused
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["LIMITS", "matching"]
+__all__ = ["LIMITS", "matching", "refuse_bad_syntax"]
 
 LIMITS = QueryLimits(seconds=10.0, memory_bytes=512 << 20)
 """What a predicate may use."""
@@ -69,13 +69,36 @@ def matching(videos: "pyarrow.Table", where: str, limits: QueryLimits = LIMITS) 
     return kept
 
 
+def refuse_bad_syntax(where: str) -> None:
+    """Refuse what is no SQL expression, whatever the columns are: it is parsed as `matching` does it, and not run.
+
+    Raises:
+        BadInput: the message says what is wrong.
+    """
+    import pyarrow as pa
+
+    answer = pa.ipc.open_stream(ask_confined(__name__, {"where": where, "parse": True}, LIMITS)).read_all()
+    if answer.num_rows:
+        raise BadInput(f"where: {where!r} is not a condition ({answer[_PROBLEM][0]})")
+
+
 def _answer(request: Mapping[str, Any], limits: QueryLimits) -> "list[pyarrow.Table]":
-    """What the child does: the numbers of the rows that the predicate holds for, or why it is no condition."""
+    """What the child does: the numbers of the rows that the predicate holds for, or why it is no condition.
+
+    Where it is only to be parsed that alone is told, if it is so.
+    """
     import duckdb
     import pyarrow as pa
 
     from viewcache.catalog.duck import locked_down
 
+    if request.get("parse"):
+        confine(limits, files=64)
+        try:
+            duckdb.SQLExpression(request["where"])
+        except duckdb.Error as error:
+            return [_problem(error)]
+        return [_problem()]
     videos = pa.ipc.open_stream(sys.stdin.buffer).read_all()
     confine(limits, files=64)
     config = {
@@ -90,7 +113,13 @@ def _answer(request: Mapping[str, Any], limits: QueryLimits) -> "list[pyarrow.Ta
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             raise QueryRefused(f"it took more than {limits.memory_bytes >> 20} MiB of memory") from error
         except duckdb.Error as error:
-            return [pa.table({_PROBLEM: [str(error).splitlines()[0]]})]
+            return [_problem(error)]
+
+
+def _problem(*errors: Exception) -> "pyarrow.Table":
+    import pyarrow as pa
+
+    return pa.table({_PROBLEM: pa.array([str(error).splitlines()[0] for error in errors], pa.string())})
 
 
 if __name__ == "__main__":

@@ -55,10 +55,20 @@ def test_scan_refuses_a_definition_that_was_drawn_otherwise(made: Site) -> None:
         viewcache.open(made.config)
 
 
+@pytest.mark.parametrize("arguments", [(), ("--scan",)])
+@pytest.mark.parametrize("where", ["frames >", "drop table videos", "frames > 3; drop table video", "frames, fps"])
+def test_lint_refuses_what_is_no_condition(site: Site, where: str, arguments: tuple[str, ...]) -> None:
+    """It is told by its syntax alone, which no video must be looked at for; an unknown column takes a scan."""
+    site.edit(DATASET, f"{DATASET}  where: {where!r}\n")
+    found = only(site, *arguments)
+    assert (found["kind"], found["at"]) == ("bad_input", (10, 3))
+    assert str(found["message"]).startswith(f"task 'train': where: {where!r} is not a condition (")
+
+
 @pytest.mark.parametrize(
     ("where", "kind", "words"),
     [
-        ("frames >", "bad_input", "task 'train': where: 'frames >' is not a condition"),
+        ("length > 3", "bad_input", "task 'train': where: 'length > 3' is not a condition on the columns"),
         ("frames > 1000", "bad_input", "task 'train': where: 'frames > 1000' selects none of 3 videos"),
     ],
 )

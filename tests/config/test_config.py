@@ -126,20 +126,35 @@ def test_what_may_be_given_once_is_refused_twice(tmp_path: Path) -> None:
     assert str(refused([first, again])) == f"{again}:2:8: the tag 'train' is already that of the task at {first}:2"
 
 
+TOO_LARGE = ("10000PB", "1" * 39 + "B", 2**63)
+
+
 @pytest.mark.parametrize(
     ("written", "size"),
     [("200GB", 200 * 10**9), ("1.5TiB", 3 * 2**39), (1000, 1000), ("1000", None), ("512 mb", 512 * 10**6), ("1B", 1),
      ("0.4B", None), ("200G", None), ("-1GB", None), (0, None), (-5, None), (1.5, None), (True, None),
-     ("9000PB", 9 * 10**18), ("10000PB", None), ("1" * 39 + "B", None), ("٣GB", None)],
+     ("9000PB", 9 * 10**18), ("10000PB", None), ("1" * 39 + "B", None), ("٣GB", None),
+     (2**63, None)],
 )  # fmt: skip
 def test_sizes(written: object, size: int | None) -> None:
     """Sizes are bytes or have a decimal or binary unit; anything else is refused with the forms."""
     source = {"cache": {"budget": written}, "dataset": task()}
     if size is None:
-        assert "cache.budget must be a size such as 200GB, 1.5TiB or a number of bytes, got" in str(refused(source))
+        text = str(refused(source))
+        assert "cache.budget must be a size such as 200GB, 1.5TiB or a number of bytes, got" in text
+        assert ("; it is too large, at most 9223372036854775807 bytes are possible" in text) == (written in TOO_LARGE)
     else:
         assert load(source).cache.tiers[0].budget_bytes == size
         assert load(source).budget_given
+
+
+@pytest.mark.parametrize("key", ["inputs", "outputs", "classes", "video_dataset_path"])
+def test_an_empty_list_says_that_one_is_needed(key: str) -> None:
+    """Of streams, classes and places there is at least one, which is said of a list of none."""
+    step = single("frame", "a", "grayscale")
+    dataset = task(labels="folders", augmentation=[step])
+    (step if key in step else dataset)[key] = []
+    assert "got a list of 0; at least one is needed" in str(refused({"dataset": dataset}))
 
 
 @pytest.mark.parametrize(
