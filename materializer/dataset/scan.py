@@ -125,15 +125,17 @@ def scan_queue(
         yield from running.run()
 
 
-def look_at(file: Found, max_pixels: int) -> Scanned:
-    """What every packet of one file tells, read now in a limited process.
+def look_at(files: Sequence[Found], max_pixels: int) -> Generator[tuple[Found, Scanned]]:
+    """What every packet of some files tells, read now by one limited process for all of them.
+
+    Yields:
+        Each file as it is ready.
 
     Raises:
         Full: that process may open no more files.
-        SourceUnreachable: a network or a disk did not give it.
+        SourceUnreachable: a network or a disk did not give one.
     """
-    ((_, found),) = scan([file], max_pixels, probe=ProbeMode.FULL, workers=1)
-    return found
+    return scan(files, max_pixels, probe=ProbeMode.FULL, workers=1)
 
 
 class ScanProcess:

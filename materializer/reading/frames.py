@@ -7,7 +7,7 @@ what the batch holds. A step has a single-frame meaning as long as no merge lies
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,6 +157,17 @@ class Singles:
         self._ids: dict[str, int] = {}
 
     # Deciding ------------------------------------------------------------------------------------------------------
+
+    def look(self, videos: Iterable[str]) -> None:
+        """Look into some videos together, by name, rather than into each by itself when a frame of it is asked for.
+
+        What is wrong with one is told then.
+        """
+        dataset = self._task.dataset
+        found = (dataset.files.row_of_name.get(each) for each in videos)
+        rows = [row for row in found if row is not None]
+        dataset.files.headers.look(rows)
+        self._learning.look(dataset, dataset.files.ids[rows].tolist())
 
     def frame(self, video: str, place: int | Moment) -> SingleFrame:
         """A frame as decoded, by its number or by its time.

@@ -403,7 +403,9 @@ class OwnedTask:
             ViewNotFound: no such video, frame, step, output, epoch, item or sample.
             BadVideo: a video cannot give its frame.
         """
-        return self._reader.singles.read([self._single(each) for each in requests])
+        singles = self._reader.singles
+        singles.look({each.video for each in requests})
+        return singles.read([self._single(each) for each in requests])
 
     def _single(self, request: FrameRequest) -> SingleFrame:
         singles = self._reader.singles

@@ -1,7 +1,7 @@
 """What is found of videos that were opened by their headers: recorded, and plans corrected where a header lied."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,14 +35,20 @@ class Learning:
         self._catalog = catalog
         self._tasks = tasks
 
-    def look(self, dataset: Dataset, video_id: int) -> str:
-        """Look into a video, unless somebody has, or it is gone; returns why it is bad, empty if it is not."""
-        try:
-            if not dataset.is_missing(video_id) and not dataset.files.is_looked_at(dataset.files.row_of[video_id]):
-                self.index_of(dataset, video_id)
-        except BadVideo as bad:
-            return str(bad)
-        return dataset.files.error(dataset.files.row_of[video_id])
+    def look(self, dataset: Dataset, video_ids: Iterable[int]) -> dict[int, str]:
+        """Look into some videos, but for those that somebody has looked into, or that are gone.
+
+        One process looks into all of them: to start it takes as long as to look into dozens of images.
+
+        Returns:
+            Why each of those that are bad is.
+        """
+        files = dataset.files
+        rows = {video_id: files.row_of[video_id] for video_id in video_ids}
+        unseen = [row for row in rows.values() if files.whole[row] and not files.is_looked_at(row)]
+        found = self._looked_at(dataset, [row for row in unseen if not dataset.is_missing(int(files.ids[row]))])
+        lost = {row: each.error for row, each in found.items() if not each.index}
+        return {video_id: why for video_id, row in rows.items() if (why := lost.get(row) or files.error(row))}
 
     def index_of(self, dataset: Dataset, video_id: int) -> VideoIndex:
         """The packet index of a video, looked at now if nobody has.
@@ -55,12 +61,22 @@ class Learning:
             raise BadVideo(files.error(row))
         index = files.exact_index(row)
         if index is None:
-            found = look_at(files.found(row), dataset.spec.max_pixels)
-            self.learn(files.keys[row], found)
+            found = self._looked_at(dataset, [row])[row]
             if not found.index:
                 raise BadVideo(found.error)
             index = VideoIndex.from_bytes(found.index)
         return index
+
+    def _looked_at(self, dataset: Dataset, rows: Sequence[int]) -> dict[int, Scanned]:
+        """What is found of some files of a dataset, by row; it is learned."""
+        files = dataset.files
+        looked_into = files.some(rows)
+        row_of, out = {file.uri: row for file, row in zip(looked_into, rows, strict=True)}, {}
+        for file, found in look_at(looked_into, dataset.spec.max_pixels):
+            row = row_of[file.uri]
+            self.learn(files.keys[row], found)
+            out[row] = found
+        return out
 
     def frames(
         self, dataset: Dataset, plan: GenerationPlan, rows: list[int], shape: tuple[int, ...]

@@ -344,14 +344,18 @@ class Reader:
 
     def _look(self, active: PlannedClips, rows: list[int]) -> None:
         """Look into the videos of some clips; for one that turns out bad another stands in, by the task's policy."""
-        while bad := [
-            (row, why) for row in rows if (why := self._learning.look(self.task.dataset, active.video_id(row)))
-        ]:
+        while bad := self._bad_among(active, rows):
             for row, why in bad:
                 gone = has_gone(self.task.dataset, active.video_id(row), self._catalog)
                 error = self.task.substitute(active, [row], why, gone=gone)
                 if error is not None:
                     raise error
+
+    def _bad_among(self, active: PlannedClips, rows: list[int]) -> list[tuple[int, str]]:
+        """Which of some clips cannot be made, and why: their videos are looked into now if nobody has."""
+        ids = [active.video_id(row) for row in rows]
+        why = self._learning.look(self.task.dataset, ids)
+        return [(row, why[video_id]) for row, video_id in zip(rows, ids, strict=True) if video_id in why]
 
     def _too_damaged(self, epoch: int, iteration: int) -> Broken:
         return Broken(

@@ -276,7 +276,7 @@ def test_what_is_found_of_a_file_that_went_meanwhile_is_not_recorded(tmp_path: P
     with opened(tmp_path / "s", folder) as cache:
         files = cache.task("t").task.dataset.files
         row = files.row_of_name["v0"]
-        found = look_at(files.found(row), 1 << 20)
+        ((_, found),) = look_at([files.found(row)], 1 << 20)
         (folder / "v0.mp4").unlink()
         cache.catalog.mark_missing([int(files.ids[row])])
         Learning(cache.catalog, lambda: cache.owner.opened).learn(files.keys[row], found)
