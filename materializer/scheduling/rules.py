@@ -29,6 +29,7 @@ __all__ = [
     "fits",
     "in_order_of_need",
     "is_made",
+    "missing_among",
     "missing_keys",
     "missing_rows",
     "need_of",
@@ -139,13 +140,13 @@ def next_demand(state: State[Key]) -> tuple[Work[Key], list[int]] | None:
         first = None if demand.error is not None else _first_open(state, demand)
         if first is None:
             continue
-        work, rows, (key, place) = demand.work, demand.rows, first
-        video = work.video(rows[place])
+        work, rows, (key, _) = demand.work, demand.rows, first
+        places = demand.places()
         same = [
             place
-            for other, places in demand.places().items()
-            if other == key or (not state.objects.has(other) and work.video(rows[places[0]]) == video)
-            for place in places
+            for other in demand.together(key)
+            if other == key or not state.objects.has(other)
+            for place in places[other]
             if work.state(rows[place]) != RowState.MAKING
         ]
         return work, [rows[place] for place in sorted(same)]
@@ -213,6 +214,12 @@ def missing_rows(state: State[Key], demand: Demand[Key]) -> list[int]:
 def missing_keys(state: State[Key]) -> set[Key]:
     """Keys of all that readers wait for and is not there."""
     return {key for key in wanted_keys(state) if not state.objects.has(key)}
+
+
+def missing_among(state: State[Key], keys: Iterable[Key]) -> set[Key]:
+    """Which of some keys readers wait for and are not there; a batch of images has far more than a job."""
+    waiting = [demand.places() for demand in state.demands]
+    return {key for key in keys if any(key in places for places in waiting) and not state.objects.has(key)}
 
 
 def wanted_keys(state: State[Key]) -> set[Key]:
@@ -339,8 +346,7 @@ def in_order_of_need(wanted: Mapping[Key, Sequence[Wanted[Key]]], urgent: Set[Ke
 
 def preemptible(state: State[Key]) -> frozenset[int]:
     """Numbers of the jobs that make nothing that a reader waits for: they may be interrupted for one."""
-    wanted = missing_keys(state)
-    return frozenset(number for number, left in state.jobs.items() if wanted.isdisjoint(left))
+    return frozenset(number for number, left in state.jobs.items() if not missing_among(state, left))
 
 
 @dataclass(slots=True)

@@ -238,6 +238,7 @@ class Demand(Generic[Key]):
     tight: list[Times] = field(default_factory=list)
     """When room was looked for, for readers."""
     _places: dict[Key, list[int]] = field(default_factory=dict)
+    _together: dict[Key, list[Key]] = field(default_factory=dict)
     _revision: int = -1
 
     def places(self) -> Mapping[Key, Sequence[int]]:
@@ -245,13 +246,26 @@ class Demand(Generic[Key]):
 
         Worked out once: a batch may be of thousands of images in a few dozen blocks, and this is asked for each job.
         """
-        revision = self.work.revision
-        if self._revision != revision:
-            found: dict[Key, list[int]] = {}
-            for place, key in enumerate(self.work.keys(self.rows)):
-                found.setdefault(key, []).append(place)
-            self._places, self._revision = found, revision
+        if self._revision != self.work.revision:
+            self._work_out()
         return self._places
+
+    def together(self, key: Key) -> Sequence[Key]:
+        """Of what it waits for, all that is made of one video with ``key``, and that itself; worked out once, too."""
+        if self._revision != self.work.revision:
+            self._work_out()
+        return self._together[key]
+
+    def _work_out(self) -> None:
+        revision = self.work.revision  # before the keys, which may be others meanwhile
+        places: dict[Key, list[int]] = {}
+        for place, key in enumerate(self.work.keys(self.rows)):
+            places.setdefault(key, []).append(place)
+        of_video: dict[Hashable, list[Key]] = {}
+        together = {key: of_video.setdefault(self.work.video(self.rows[at[0]]), []) for key, at in places.items()}
+        for key, keys in together.items():
+            keys.append(key)
+        self._places, self._together, self._revision = places, together, revision
 
 
 class Makeable(Work[str]):

@@ -20,7 +20,7 @@ from viewcache.materializer.scheduling.rules import (
     Wanted,
     eviction_bytes,
     in_order_of_need,
-    missing_keys,
+    missing_among,
     next_job,
     preempt,
     preemptible,
@@ -231,7 +231,7 @@ class SimulatedDispatcher(Driver[Item, int]):
         ]
         self._store.hold(held)
         job = self._jobs[self._given] = SimulatedJob(self._given, video, wanted, promises, held)
-        self._work_out(job, in_order_of_need(wanted, missing_keys(self.state)))
+        self._work_out(job, in_order_of_need(wanted, missing_among(self.state, wanted)))
         return job.number
 
     def _submit(self, number: int) -> bool:

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from viewcache.materializer.scheduling.generation import ActiveGeneration, PlannedClips
 from viewcache.materializer.scheduling.intermediate_work import IntermediateSchedule
-from viewcache.materializer.scheduling.rules import State, missing_keys, missing_rows, next_demand
+from viewcache.materializer.scheduling.rules import (
+    State,
+    missing_among,
+    missing_keys,
+    missing_rows,
+    next_demand,
+    preemptible,
+)
 from viewcache.materializer.scheduling.work import Demand, ObjectStates, RowState, Work
 from viewcache.materializer.tasks.batch_work import BatchWork
 
@@ -18,7 +25,7 @@ class Rows(IntermediateSchedule[str]):
     def __init__(self, keys: list[str], videos: dict[str, str], making: set[int]) -> None:
         """Of keys, each of a video."""
         super().__init__(0, [(key, videos[key], 1) for key in keys], [], 0)
-        self._names, self._videos, self.asked = keys, videos, 0
+        self._names, self._videos, self.asked, self.asked_for_videos = keys, videos, 0, 0
         for row in making:
             self.set_state(row, RowState.MAKING)
 
@@ -28,7 +35,8 @@ class Rows(IntermediateSchedule[str]):
         return self._names[row]
 
     def video(self, row: int) -> str:
-        """What it is of."""
+        """What it is of; counted."""
+        self.asked_for_videos += 1
         return self._videos[self._names[row]]
 
     def stand_in(self, row: int, key: str) -> None:
@@ -74,6 +82,10 @@ def test_what_is_made_for_readers(
             assert missing_rows(state, demand) == [row for row in demand.rows if work.key(row) not in there]
         asked = {work.key(row) for demand in state.demands for row in demand.rows}
         assert missing_keys(state) == asked - there
+        some = data.draw(st.sets(KEYS))
+        assert missing_among(state, some) == some & asked - there
+        state.jobs = {number: {key: []} for number, key in enumerate(sorted(some))}
+        assert preemptible(state) == {number for number, (key,) in state.jobs.items() if key not in asked - there}
         work.stand_in(data.draw(numbers), data.draw(KEYS))
 
 
@@ -86,6 +98,20 @@ def test_keys_are_asked_once() -> None:
     for _ in range(5):
         assert next_demand(state) == (work, [*range(64)])
     assert work.asked == rows
+
+
+def test_videos_are_asked_once() -> None:
+    """To find what is made together the rules look at the objects of one video each time, and not at a whole batch."""
+    rows = 1024
+    work = Rows([f"clip {row}" for row in range(rows)], {f"clip {k}": f"video {k // 2}" for k in range(rows)}, set())
+    there = set[str]()
+    state = State[str](ObjectStates(there.__contains__))
+    state.demands = [Demand(work, [*range(rows)])]
+    for row in range(0, rows, 2):
+        assert next_demand(state) == (work, [row, row + 1])
+        there |= {f"clip {row}", f"clip {row + 1}"}
+    assert next_demand(state) is None
+    assert work.asked_for_videos == rows
 
 
 def subclasses(kind: Any) -> set[Any]:
