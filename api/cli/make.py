@@ -3,6 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from viewcache.api.preview.plan import Outlook
     from viewcache.api.session.cache import Cache
     from viewcache.api.session.made import Making
+    from viewcache.materializer.dataset.listing import Progress
     from viewcache.materializer.retention.forecast import Forecast
     from viewcache.materializer.telemetry.snapshot import TierBytes
 
@@ -77,8 +79,14 @@ def _what_if(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.preview.what_if import Question, what_if
 
     question = Question.of(arguments.budget, arguments.pace, arguments.epochs)
-    with terminal.progress("looking at files") as bar:
-        found = what_if(configuration(arguments.config), question, progress=bar.at)
+    with ExitStack() as shown:
+        bar = shown.enter_context(terminal.progress("looking at files"))
+
+        def simulating() -> "Progress":
+            shown.close()  # that is over; what comes now may take longer
+            return shown.enter_context(terminal.progress("simulating budgets")).at
+
+        found = what_if(configuration(arguments.config), question, progress=bar.at, simulating=simulating)
     if terminal.json:
         terminal.data(found.as_dict())
     else:

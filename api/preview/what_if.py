@@ -4,10 +4,12 @@ Nothing is made: a simulation uses the same planner and the same rule of what is
 order of work and of eviction, with the seconds that work was measured to take, or is guessed to.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from heapq import heapify, heappop, heappush
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
 from viewcache.materializer.scheduling.passing_rules import passing_bytes
-from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
+from viewcache.materializer.simulation.simulate import Figures, Setting, decodes_more, simulate
 from viewcache.materializer.simulation.simulated_uses import (
     OBJECT_BYTES,
     GenerationUses,
@@ -34,6 +36,8 @@ from viewcache.materializer.tasks.task import Task
 from viewcache.store.blocks import BLOCK
 
 __all__ = ["BudgetOutlook", "Question", "WhatIf", "what_if"]
+
+T = TypeVar("T")
 
 MOST_USES = 40_000
 """Of longer plans the first generations are simulated, at least two, unless epochs are named: so many uses take a few
@@ -148,13 +152,19 @@ class WhatIf:
         return asdict(self)
 
 
-def what_if(config: Config, question: Question, progress: Progress | None = None) -> WhatIf:
+def what_if(
+    config: Config,
+    question: Question,
+    progress: Progress | None = None,
+    simulating: Callable[[], Progress] | None = None,
+) -> WhatIf:
     """Simulate reading under some budgets.
 
     Args:
         config: what is asked; its own budget does not count.
         question: which budgets, and at which pace.
         progress: called while videos are looked at.
+        simulating: called when they have been; gives what is called while budgets are simulated.
 
     Raises:
         BadInput: there is no task.
@@ -174,32 +184,41 @@ def what_if(config: Config, question: Question, progress: Progress | None = None
         def kept(budget: int) -> KeepSettings:
             return replace(settings, budget_bytes=budget)
 
-        def under(budget: int) -> Figures:
-            keep = kept(budget)
-            reserve = max(min(task.outline.batch_bound()[0], budget // 4) for task in tasks)
-            workers = config.cache.worker_count
-            setting = Setting(
-                keep,
+        def setting(budget: int) -> Setting:
+            return Setting(
+                kept(budget),
                 cost,
-                workers,
-                reserve,
+                config.cache.worker_count,
+                max(min(task.outline.batch_bound()[0], budget // 4) for task in tasks),
                 tuple(paces),
                 question.prefetch,
                 share,
                 passing_bytes=passing_bytes(config.cache.memory_bytes),
             )
-            return simulate(trace, setting)
 
-        outlooks = [_outlook(budget, tasks, under) for budget in question.budgets]
+        counted = _Counted(simulating() if simulating is not None else None)
+
+        def under(budget: int) -> Figures:
+            return simulate(trace, setting(budget))
+
+        searched = len(trace) <= SEARCHED_USES
+        counted.left = len(question.budgets) + 1
+        unlimited = counted.done(under(1 << 62)).made.packets
+        outlooks = [counted.done(_outlook(budget, tasks, under)) for budget in question.budgets]
         outlooks = [
             each if each.error else replace(each, epoch_s=_epoch_s(tasks, kept(each.budget_bytes), cost))
             for each in outlooks
         ]
-        unlimited = under(1 << 62).made.packets
         least = _least(outlooks, unlimited)
-        searched = len(trace) <= SEARCHED_USES
         if searched:
-            least = _search(trace, tasks, unlimited, under)
+
+            def is_enough(budget: int) -> bool:
+                try:
+                    return not decodes_more(trace, setting(budget), unlimited)
+                except Full:
+                    return False
+
+            least = _search(trace, tasks, outlooks, unlimited, is_enough, counted)
         return WhatIf(
             budgets=tuple(outlooks),
             epochs=epochs,
@@ -309,24 +328,44 @@ def _least(outlooks: Sequence[BudgetOutlook], once: int) -> int | None:
     return least
 
 
-def _search(trace: UseTrace, tasks: Sequence[Task], once: int, under: Callable[[int], Figures]) -> int | None:
-    """The least budget from which on nothing is decoded twice, to within 3 %."""
+def _search(
+    trace: UseTrace,
+    tasks: Sequence[Task],
+    outlooks: Sequence[BudgetOutlook],
+    once: int,
+    is_enough: Callable[[int], bool],
+    counted: "_Counted",
+) -> int | None:
+    """The least budget from which on nothing is decoded twice, to within 3 %; what was asked about says where it is."""
+    asked = {each.budget_bytes: each.packets <= once for each in outlooks if not each.error}
     low, high = max(task.outline.batch_bound()[0] for task in tasks), 1
     for number in range(max(len(each) for each in trace.tasks)):
         near = (section for each in trace.tasks for section in each[number : number + 2])
         clips = np.unique(np.concatenate([trace.clips_of(section) for section in near]))
         high = max(high, sum(map(trace.clips.bound.__getitem__, clips.tolist())))
     high += high // 4 + 2 * low  # what is about to be read has room beside what is kept
-    if not _once(under, high, once):
+    low = max([low, *(budget for budget, enough in asked.items() if not enough)])
+    known = [budget for budget, enough in asked.items() if enough and budget > low]
+    high = min([high, *known])
+    if high not in known and (high <= low or not counted.done(is_enough(high))):
         return None
     while high - low > high // 32:
+        counted.left = math.ceil(math.log2((high - low) / (high // 32)))
         middle = (low + high) // 2
-        low, high = (low, middle) if _once(under, middle, once) else (middle, high)
+        low, high = (low, middle) if counted.done(is_enough(middle)) else (middle, high)
     return high
 
 
-def _once(under: Callable[[int], Figures], budget: int, once: int) -> bool:
-    try:
-        return under(budget).made.packets <= once
-    except Full:
-        return False
+class _Counted:
+    """How many simulations are done, and how many are left."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._count = progress, 0
+        self.left = 0
+
+    def done(self, found: T) -> T:
+        """One more is done; gives what was found by it."""
+        self._count, self.left = self._count + 1, max(0, self.left - 1)
+        if self._progress is not None:
+            self._progress(self._count, self._count + self.left, "")
+        return found

@@ -30,7 +30,7 @@ from viewcache.materializer.simulation.simulated_store import (
 )
 from viewcache.materializer.simulation.simulated_uses import UseTrace, groups_of, stored_bytes
 
-__all__ = ["EpochFigures", "Figures", "Setting", "simulate"]
+__all__ = ["EpochFigures", "Figures", "Setting", "decodes_more", "simulate"]
 
 START_S = 0.33
 """Until a worker process that was just started begins its first job; measured."""
@@ -148,7 +148,18 @@ def simulate(trace: UseTrace, setting: Setting) -> Figures:
     Raises:
         Full: the budget cannot hold what one batch needs.
     """
-    return _Run(trace, setting).go()
+    run = _Run(trace, setting)
+    run.go()
+    return run.figures()
+
+
+def decodes_more(trace: UseTrace, setting: Setting, packets: int) -> bool:
+    """Whether more packets are decoded than so many: of what reads too much, no more is simulated than tells that.
+
+    Raises:
+        Full: the budget cannot hold what one batch needs.
+    """
+    return not _Run(trace, setting).go(packets)
 
 
 class _Run:
@@ -195,8 +206,8 @@ class _Run:
         self._order = count()
         self._now = 0.0
 
-    def go(self) -> Figures:
-        """Run until every consumer is done."""
+    def go(self, most_packets: float = math.inf) -> bool:
+        """Run until every consumer is done; False if more packets than so many were decoded, and it ended there."""
         for consumer in self._consumers:
             self._next_batch(consumer)
         while self._events:
@@ -204,10 +215,16 @@ class _Run:
             if isinstance(who, SimulatedWorker):
                 if turn == who.turn:
                     self._step(who)
+                    if self._work.made.packets > most_packets:
+                        return False
             elif turn:
                 self._loaded(who)
             else:
                 self._ask(who)
+        return True
+
+    def figures(self) -> Figures:
+        """What was counted, when every consumer is done."""
         figures = self._figures
         figures.made, figures.most_bytes, figures.evictions = self._work.made, self._store.most, self._store.evictions
         figures.wall_s = max(consumer.ends[-1] for consumer in self._consumers)
@@ -335,7 +352,7 @@ class _Run:
         chosen = stays | fresh
         for each in chosen.values():
             if each.needs.way.lasts:
-                each.users = [*(user for user in each.users if user not in readings), *readings]
+                each.users = [*(user for user in each.users if not (user in readings or user.is_read)), *readings]
                 self._lasting[each.needs.video, each.needs.way] = each
         order = [chosen[video] for video in decision.ways if video in chosen]
         self._choose_intermediates(old.values(), order)

@@ -55,6 +55,11 @@ class SimulatedGeneration(Schedule["Item"]):
         """Most bytes that a clip takes on disk."""
         return self._bounds[self.clips[row]]
 
+    @property
+    def is_read(self) -> bool:
+        """Whether its reader has had all of it."""
+        return self.from_rank >= len(self)
+
     def rows_of(self, key: "Item") -> list[int]:
         """The rows that need a clip; empty if none does."""
         return [row for row, clip in enumerate(self.clips) if clip == key]

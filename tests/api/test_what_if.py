@@ -86,6 +86,28 @@ def test_room_for_a_generation_is_enough_to_decode_once(tmp_path: Path, videos: 
     assert found.budgets[0].read_bytes > found.budgets[-1].read_bytes > 0
 
 
+def test_the_least_budget_is_sought_where_it_can_be(tmp_path: Path, videos: Path) -> None:
+    """Between what was too little and what was enough of the budgets that were asked about; each simulation is told."""
+    told: list[tuple[int, int]] = []
+
+    def simulations(*parts: float) -> tuple[int, int | None]:
+        told.clear()
+        question = Question(tuple(int(GENERATION_BYTES * part) for part in parts), SLOW)
+        given = load(asked(tmp_path, videos, 10**9))
+        found = what_if(given, question, simulating=lambda: lambda done, total, _: told.append((done, total)))
+        assert [done for done, _ in told] == [*range(1, len(told) + 1)]
+        assert told[-1][0] == told[-1][1]
+        return len(told), found.least_bytes
+
+    widely, least = simulations(0.1)
+    assert least is not None
+    part = least / GENERATION_BYTES
+    narrowly, again = simulations(0.8 * part, 1.05 * part)
+    assert again is not None
+    assert 0.8 * least < again <= 1.05 * least
+    assert narrowly < widely
+
+
 def test_hits_of_the_first_epoch_do_not_fall_where_all_is_made_ahead(tmp_path: Path, videos: Path) -> None:
     """They depend on the budget through what is there, and not through which job comes first, if nobody hurries.
 

@@ -1,15 +1,19 @@
 """Simulated reading: what more room never makes worse, what holds at every step, and what is made once."""
 
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention.chosen import KeepSettings
-from viewcache.materializer.simulation.simulate import Figures, Setting, simulate
+from viewcache.materializer.simulation.simulate import Figures, Setting, decodes_more, simulate
+from viewcache.materializer.simulation.simulated_dispatcher import SimulatedDispatcher, SimulatedWorker
+from viewcache.materializer.simulation.simulated_store import Item, SimulatedGeneration
 from viewcache.materializer.simulation.simulated_uses import GenerationUses, UseTrace, groups_of, trace_of
 
 INDEX = index_of(300, 48)
@@ -157,6 +161,47 @@ def test_what_lasts_is_one_object_of_all_generations() -> None:
     long = trace(videos, epochs=2, generations=6, samples=2, batch=2, seed=7, horizon=30)
     found = read(long, int(0.8 * pictures), 0.3, codec="auto", cost=CostModel(decode_s_per_pixel=2e-8))
     assert found.made.packets == videos * frames
+
+
+def test_generations_that_are_read_are_asked_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When what lasts is needed next is asked of the generations to come: a longer training costs as much an epoch."""
+    asked, unkept_due_in_s = 0, SimulatedGeneration.unkept_due_in_s
+
+    def ask(self: SimulatedGeneration, videos: Sequence[Hashable]) -> float | None:
+        nonlocal asked
+        asked += 1
+        return unkept_due_in_s(self, videos)
+
+    monkeypatch.setattr(SimulatedGeneration, "unkept_due_in_s", ask)
+    each = []
+    for generations in (8, 32):
+        asked = 0
+        long = trace(4, epochs=2, generations=generations, samples=2, batch=2, seed=7, horizon=60)
+        read(long, int(0.8 * 4 * 300 * 3 * 256 * 456), 0.3, codec="auto", cost=CostModel(decode_s_per_pixel=2e-8))
+        each.append(asked / len(long))
+    assert each[0] > 1  # something lasts
+    assert each[1] < 1.5 * each[0]
+
+
+@pytest.mark.parametrize("part", [0.2, 0.6, 2.4])
+def test_whether_more_is_decoded_is_told_as_soon_as_it_is(part: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a whole simulation says, for each number of packets; of less than these, less is simulated."""
+    reading = trace(12, 3, 2, 2, 2, 3)
+    section, steps, step = reading.tasks[0][0], 0, SimulatedDispatcher.step
+
+    def count(self: SimulatedDispatcher, worker: SimulatedWorker, now: float) -> Item | None:
+        nonlocal steps
+        steps += 1
+        return step(self, worker, now)
+
+    monkeypatch.setattr(SimulatedDispatcher, "step", count)
+    keep = KeepSettings(int(generation_bytes(reading) * part), "cheapest", "raw", 1 << 30)
+    setting = Setting(keep, GUESSED, 2, min(section.batch * section.plan.bound, keep.budget_bytes // 4), (0.0,))
+    packets, all_steps = simulate(reading, setting).made.packets, steps
+    for asked, more in ((packets - 1, True), (packets, False), (packets // 4, True)):
+        steps = 0
+        assert decodes_more(reading, setting, asked) == more
+        assert steps < all_steps / 2 if asked == packets // 4 else steps <= all_steps
 
 
 def test_overlapping_groups_are_one() -> None:
