@@ -196,13 +196,12 @@ def what_if(
                 passing_bytes=passing_bytes(config.cache.memory_bytes),
             )
 
-        counted = _Counted(simulating() if simulating is not None else None)
+        counted = _Counted(simulating() if simulating is not None else None, len(question.budgets) + 1)
 
         def under(budget: int) -> Figures:
             return simulate(trace, setting(budget))
 
         searched = len(trace) <= SEARCHED_USES
-        counted.left = len(question.budgets) + 1
         unlimited = counted.done(under(1 << 62)).made.packets
         outlooks = [counted.done(_outlook(budget, tasks, under)) for budget in question.budgets]
         outlooks = [
@@ -350,7 +349,7 @@ def _search(
     if high not in known and (high <= low or not counted.done(is_enough(high))):
         return None
     while high - low > high // 32:
-        counted.left = math.ceil(math.log2((high - low) / (high // 32)))
+        counted.expect(math.ceil(math.log2((high - low) / (high // 32))))
         middle = (low + high) // 2
         low, high = (low, middle) if counted.done(is_enough(middle)) else (middle, high)
     return high
@@ -359,13 +358,16 @@ def _search(
 class _Counted:
     """How many simulations are done, and how many are left."""
 
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress, self._count = progress, 0
-        self.left = 0
+    def __init__(self, progress: Progress | None, left: int) -> None:
+        self._progress, self._count, self._left = progress, 0, left
+
+    def expect(self, left: int) -> None:
+        """So many are left."""
+        self._left = left
 
     def done(self, found: T) -> T:
         """One more is done; gives what was found by it."""
-        self._count, self.left = self._count + 1, max(0, self.left - 1)
+        self._count, self._left = self._count + 1, max(0, self._left - 1)
         if self._progress is not None:
-            self._progress(self._count, self._count + self.left, "")
+            self._progress(self._count, self._count + self._left, "")
         return found
