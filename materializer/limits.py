@@ -13,6 +13,7 @@ from pathlib import Path
 
 __all__ = [
     "end_with_parent_thread",
+    "is_limited_from_outside",
     "keep_freed_memory",
     "left_bytes",
     "limit_child",
@@ -23,6 +24,7 @@ __all__ = [
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_limited_from_outside = False
 _LIMITED = ((resource.RLIMIT_DATA, 5), (resource.RLIMIT_AS, 0))
 """Limits of memory, and the field of /proc/self/statm that counts what there is of it, in pages."""
 OPEN_FILES = 512
@@ -45,7 +47,8 @@ def limit_worker(
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write past the limit is an error, not a death
-    _lower(resource.RLIMIT_DATA, memory_bytes, soft_only=children_differ)
+    global _limited_from_outside
+    _limited_from_outside = _lower(resource.RLIMIT_DATA, memory_bytes, soft_only=children_differ) < memory_bytes
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
     if not writes:
@@ -81,6 +84,11 @@ def left_bytes() -> float:
     return min((most - int(fields[field]) * resource.getpagesize() for most, field in known), default=math.inf)
 
 
+def is_limited_from_outside() -> bool:
+    """Whether this process may take less memory than `limit_worker` was to allow it, by its shell or batch system."""
+    return _limited_from_outside or resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
 def limit_child(pid: int, memory_bytes: int) -> None:
     """Limit the private memory of a process that this one has started, and let it leave no core dump; if it lives."""
     with suppress(ProcessLookupError):
@@ -90,11 +98,12 @@ def limit_child(pid: int, memory_bytes: int) -> None:
             resource.prlimit(pid, what, (allowed, allowed))
 
 
-def _lower(what: int, value: int, *, soft_only: bool = False) -> None:
-    """Set soft and hard limit, never above what is allowed already."""
+def _lower(what: int, value: int, *, soft_only: bool = False) -> int:
+    """Set soft and hard limit, never above what is allowed already; returns what is allowed now."""
     _, hard = resource.getrlimit(what)
     allowed = _allowed(value, hard)
     resource.setrlimit(what, (allowed, hard if soft_only else allowed))
+    return allowed
 
 
 def _allowed(value: int, hard: int) -> int:

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from viewcache.errors import Full, SourceUnreachable, ViewcacheError
 from viewcache.materializer.choices import ProbeMode
 from viewcache.materializer.dataset.scan_request import Request
-from viewcache.materializer.limits import limit_worker
+from viewcache.materializer.limits import is_limited_from_outside, limit_worker
 from viewcache.materializer.media.facts import Scanned, VideoFacts
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.picture_head import is_picture, picture_index, read_picture
@@ -105,7 +105,9 @@ def look(
         with open_source(uri) as source:
             found = Scanned.of(uri, indexing(source, max_pixels))
             return found if baggage is None else replace(found, content=baggage.content(source))
-    except TooLittleMemory:
+    except TooLittleMemory as short:
+        if is_limited_from_outside():  # another shell may allow more
+            return Scanned(error=str(short), of_video=False)
         # Unlike a worker's, this limit is the same for everybody: who needs more is bad wherever it is looked at.
         return Scanned(error=f"{shown(uri)}: looking at it takes more memory than a scanning process may have")
     except Full as full:

@@ -47,8 +47,8 @@ class Seat:
     """Whether it is being read from; a seat that is not says where its reader stopped."""
     had: tuple[int, int] | None = None
     """Epoch and iteration of the last batch that it read."""
-    _last: tuple[tuple[int, int], float] | None = field(default=None, repr=False)
-    """The batch behind the last one that it read, and when it read that."""
+    _last: tuple[tuple[int, int], float, int] | None = field(default=None, repr=False)
+    """The batch that it reads next, when it read the one before, and how many of the task's iterations lie between."""
     _taken_s: deque[float] = field(default_factory=lambda: deque(maxlen=PACE_BATCHES), repr=False)
     """What each of its last iterations took."""
 
@@ -120,15 +120,18 @@ class Seats:
     def read(self, seat: Seat, epoch: int, iteration: int, iterations: int) -> Position:
         """A reader has had a batch; returns the one that it needs next, and its pace, a mean over the last few."""
         now, parts = self._clock(), seat.key.parts
-        epochs, following = divmod(iteration + parts, iterations)
+        epochs, following = 0, iteration + parts
+        if following >= iterations:  # each part begins an epoch at its own remainder
+            epochs, following = 1, seat.key.part
         with self._lock:
             pace_s = seat.position.pace_s
             if seat._last is not None and seat._last[0] == (epoch, iteration):
                 at_most_s = max(IDLE_S, IDLE_BATCHES * pace_s)  # nobody read for the rest of the time
-                seat._taken_s.append(min(now - seat._last[1], at_most_s) / parts)
+                seat._taken_s.append(min(now - seat._last[1], at_most_s) / seat._last[2])
                 pace_s = sum(seat._taken_s) / len(seat._taken_s)
             seat.position = Position(epoch + epochs, following, pace_s)
-            seat._last, seat.had = (seat.position.place, now), (epoch, iteration)
+            apart = following - iteration + epochs * iterations
+            seat._last, seat.had = (seat.position.place, now, apart), (epoch, iteration)
             return seat.position
 
     def positions(self) -> tuple[Position, ...]:

@@ -93,7 +93,10 @@ class Frame:
     def settle(self, nodes: Iterable[FrameStep]) -> None:
         """Make what is wanted at some nodes, then let go of the decoded frame, which may be many times as large."""
         for node in nodes:
-            self.at(node)
+            array = self.at(node)
+            if array.base is not None:  # a part of a whole picture, as after a crop, would hold that
+                self._made[node] = array.copy()
+        self._made.pop(None, None)
         self._picture = None
 
     def planes(self) -> np.ndarray:

@@ -159,6 +159,24 @@ def test_the_pace_is_that_of_who_takes_the_batches(step_s: float, ahead: int, it
     assert np.all(np.abs(settled - step_s) <= step_s * (ahead + 1) / 16 + 1e-9)
 
 
+@given(parts=st.integers(2, 4), iterations=st.integers(4, 12))
+def test_the_pace_of_parts(parts: int, iterations: int) -> None:
+    """Of a DataLoader's workers, also where an epoch's batches are no multiple of them."""
+    now_s = 0.0
+    seats = Seats(lambda: now_s)
+    for epoch in range(40):
+        mine = [seats.sit(SeatKey(part=part, parts=parts), epoch, part) for part in range(parts)]
+        for iteration in range(iterations):
+            now_s += 1.0
+            seat = mine[iteration % parts]
+            position = seats.read(seat, epoch, iteration, iterations)
+            following = iteration + parts
+            assert position.place == ((epoch, following) if following < iterations else (epoch + 1, iteration % parts))
+        for seat in mine:
+            seats.rise(seat)
+    assert all(0.7 <= each.pace_s <= 1.3 for each in seats.positions())
+
+
 def test_a_pause_is_no_pace() -> None:
     """A notebook that reads on after a night had not been training at night."""
     now_s = 0.0
@@ -198,11 +216,11 @@ def test_a_task_whose_last_reader_has_just_left_stays_where_it_was() -> None:
 
 
 def test_workers_that_take_turns_need_every_other_batch() -> None:
-    """Each of two parts needs the batch after next, also over the end of an epoch; whoever is behind counts."""
+    """Each of two parts needs the batch after next, and in the next epoch its first; whoever is behind counts."""
     seats = Seats()
     parts = [seats.sit(SeatKey(0, 1, part, 2), 0, part) for part in range(2)]
     assert seats.read(parts[0], 0, 0, ITERATIONS).place == (0, 2)
-    assert seats.read(parts[1], 0, 1, ITERATIONS).place == (1, 0)
-    assert seats.read(parts[0], 0, 2, ITERATIONS).place == (1, 1)
+    assert seats.read(parts[1], 0, 1, ITERATIONS).place == (1, 1)
+    assert seats.read(parts[0], 0, 2, ITERATIONS).place == (1, 0)
     assert seats.furthest() == (0, 2)
     assert seats.slowest(parts[1].key) == seats.positions()[1]
