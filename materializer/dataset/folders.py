@@ -91,7 +91,7 @@ def check_folders(pattern: str, base: str, links: Links, media: Media) -> None:
     """See that what a glob looks into can be looked into: it passes over what it cannot.
 
     A folder that it lists must be one that can be listed. Where it goes on by a name, as to ``videos`` of
-    ``/home/*/videos/*.mp4``, a folder that keeps this user out counts as one without that name.
+    ``/data/*/videos/*.mp4``, a folder that keeps this user out counts as one without that name.
 
     Raises:
         SourceUnreachable: something cannot be looked into.
