@@ -116,6 +116,9 @@ def decode_from(
             before = source.bytes_read
         if len(stats.failed) == failed:
             decoder.keep()
+    except MemoryError as bad:  # of a packet, say, and not of what the decoder makes of it
+        blame_the_process(shown(source.uri), bad, index.width * index.height)
+        raise
     finally:
         stats.bytes_read += source.bytes_read - before
         decoder.close()

@@ -26,7 +26,12 @@ _, hard = resource.getrlimit(resource.RLIMIT_DATA)
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, hard))
 taken = (1 << 40) - left_bytes()
 resource.setrlimit(resource.RLIMIT_DATA, (int(taken) + allowed, hard))
-held, stats = [], DecodeStats()
+held, stats, taken = [], DecodeStats(), []
+try:
+    while allowed < 1 << 30:  # what was freed before and is kept for later is no room either
+        taken.append(bytearray(1 << 20))
+except MemoryError:
+    del taken[-8:]
 
 def tried(what):
     try:
