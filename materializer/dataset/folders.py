@@ -99,21 +99,19 @@ def check_folders(pattern: str, base: str, links: Links, media: Media) -> None:
     parts = pattern.split(os.sep)
     first = next(place for place, part in enumerate(parts) if glob.has_magic(part))
     for end in range(first, len(parts)):
+        is_listed = glob.has_magic(parts[end])
         for each in glob.iglob(os.sep.join(parts[:end]) or os.sep, recursive=True):
             if each.lower().endswith(SUFFIXES[media]):  # of these there may be a million
                 continue
-            if link_above(os.path.join(os.path.abspath(each), "_"), base, links) is not None:
-                continue
             try:
-                if glob.has_magic(parts[end]):
+                if is_listed:
                     os.scandir(each).close()
                 else:
                     os.lstat(os.path.join(each, parts[end]))
-            except PermissionError as error:
-                if glob.has_magic(parts[end]):
-                    refuse_unreachable(error)
             except OSError as error:
-                refuse_unreachable(error)
+                counts = is_listed or not isinstance(error, PermissionError)
+                if counts and link_above(os.path.join(os.path.abspath(each), "_"), base, links) is None:
+                    refuse_unreachable(error)
 
 
 def link_above(path: str, base: str, links: Links) -> str | None:
