@@ -21,7 +21,7 @@ from viewcache.materializer.scheduling.driver import Driver
 from viewcache.materializer.scheduling.evictor import Evictor
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.passing import Passing
-from viewcache.materializer.scheduling.rules import NextJob, Wanted, missing_keys, next_ahead
+from viewcache.materializer.scheduling.rules import NextJob, Wanted, missing_among, next_ahead
 from viewcache.materializer.scheduling.running import Running, Tally, begin, by_work, makeable, no_room, salvaged, sweep
 from viewcache.materializer.scheduling.work import Position, RowState, Work
 from viewcache.materializer.storage.codecs import has_trial
@@ -323,7 +323,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         self, choice: NextJob[str], wanted: dict[str, list[Wanted[str]]], promises: dict[str, Reservation | Passage]
     ) -> int:
         self._jobs += 1
-        codecs, urgent = self._settings.codecs, missing_keys(self._board)
+        codecs, urgent = self._settings.codecs, missing_among(self._board, wanted)
         trial = codecs.is_open(LOCAL) and has_trial(self._jobs)
         target_of, packing = partial(self.passing.target, self._settings.target), codecs.for_recipe
         rooms = wanted, promises, self._ledger
