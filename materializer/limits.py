@@ -25,6 +25,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _limited_from_outside = False
+"""Whether `limit_worker` found less allowed than it was to allow."""
 _LIMITED = ((resource.RLIMIT_DATA, 5), (resource.RLIMIT_AS, 0))
 """Limits of memory, and the field of /proc/self/statm that counts what there is of it, in pages."""
 OPEN_FILES = 512

@@ -117,7 +117,7 @@ def decode_from(
         if len(stats.failed) == failed:
             decoder.keep()
     except MemoryError as bad:  # of a packet, say, and not of what the decoder makes of it
-        blame_the_process(shown(source.uri), bad, index.width * index.height)
+        decoder.blame(bad)
         raise
     finally:
         stats.bytes_read += source.bytes_read - before
@@ -201,7 +201,7 @@ class _Decoder:
             missing -= self._stats.failed.keys()
             if not missing:
                 return
-        self._blame(None)
+        self.blame(None)
         self._stats.failed.update(dict.fromkeys(sorted(missing), "the decoder gives no frame for it"))
 
     def _attempts(self, gop: Gop) -> Iterator[tuple[Feed, int]]:
@@ -271,7 +271,7 @@ class _Decoder:
                     continue
                 pending.pop(packet, None)
                 if frame.is_corrupt:
-                    self._blame(None)
+                    self.blame(None)
                     damage[packet] = "damaged (the decoder concealed errors)"
                 if rank[packet - start] in wanted:
                     held.append((packet, frame))
@@ -292,7 +292,7 @@ class _Decoder:
                 try:
                     take(context.decode(fed))
                 except DAMAGE as bad:
-                    self._blame(bad)
+                    self.blame(bad)
                     damage[number] = f"undecodable ({_reason(bad)})"
                     pending.pop(number, None)
                 if held:
@@ -300,7 +300,7 @@ class _Decoder:
             try:
                 take(context.decode(None))
             except DAMAGE as bad:
-                self._blame(bad)
+                self.blame(bad)
                 damage[stop - 1] = f"undecodable ({_reason(bad)})"
             yield from release(True)
         finally:
@@ -315,7 +315,7 @@ class _Decoder:
             if number in wanted and number not in stats.failed and packet in damage:
                 stats.failed[number] = damage[packet]
 
-    def _blame(self, failed: Exception | None) -> None:
+    def blame(self, failed: Exception | None) -> None:
         """Damage counts only where there is memory for a few frames more; see `blame_the_process`."""
         blame_the_process(shown(self._source.uri), failed, self._index.width * self._index.height)
 
@@ -343,11 +343,11 @@ class _Decoder:
         wanted, last, number, damage = set(gop.frames.tolist()), int(gop.frames[-1]), 0, ""
         for frame in _sequential(self._opened(), self._stats):
             if isinstance(frame, str):
-                self._blame(None)
+                self.blame(None)
                 damage = damage or frame
                 continue
             if frame.is_corrupt:
-                self._blame(None)
+                self.blame(None)
                 damage = damage or "damaged (the decoder concealed errors)"
             if number in wanted:
                 wanted.discard(number)
