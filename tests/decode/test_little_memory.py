@@ -82,3 +82,32 @@ def test_it_is_no_damage(clips: tuple[Path, Path], allowed: int) -> None:
             assert said.startswith("TooLittleMemory ")
             assert "good.mp4: too little memory to decode it" in said
             assert "raise cache.memory" in said
+
+
+LOOK = """
+import resource, sys
+from viewcache.materializer.choices import ProbeMode
+from viewcache.materializer.dataset.scan_worker import look
+from viewcache.materializer.limits import left_bytes, limit_worker
+
+_, hard = resource.getrlimit(resource.RLIMIT_DATA)
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, hard))
+allowed = int((1 << 40) - left_bytes()) + (48 << 20)  # and the decoder is still to be loaded
+if sys.argv[2] == "shell":
+    resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+    allowed = 2 << 30
+limit_worker(allowed, writes=False)
+found = look(sys.argv[1], 1 << 25, ProbeMode.FULL)
+print(found.of_video, found.error)
+"""
+
+
+@pytest.mark.parametrize("whose", ["shell", "scan"])
+def test_a_scan_calls_bad_what_takes_more_than_everybody_allows(clips: tuple[Path, Path], whose: str) -> None:
+    """Where a shell or a batch system allows less it is no fact about the file."""
+    asked = [sys.executable, "-c", LOOK, str(clips[0]), whose]
+    ran = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    said = {"shell": "too little memory to decode it", "scan": "takes more memory than a scanning process may have"}
+    assert ran.stdout.startswith(f"{whose == 'scan'} ")
+    assert said[whose] in ran.stdout

@@ -1,5 +1,6 @@
 """Frames that are encoded together: decoded ones alone, each once, whatever else of them is read or stored."""
 
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -145,3 +146,15 @@ def test_what_a_crop_does_not_show_is_not_converted(
     assert np.array_equal(frame.at(node), op.apply(params, np.array(row, np.int32), exact))
     assert converted == [row[2:] if shows_a_part else (24, 36)]
     assert np.array_equal(frame.at(STEP), exact)
+
+
+def test_a_settled_frame_holds_what_is_wanted_alone() -> None:
+    """A crop is a part of the whole picture: it is copied, and that is let go."""
+    whole = np.random.default_rng(5).integers(0, 256, (3, 24, 36), np.uint8)
+    index: Any = SimpleNamespace(rotation=0, mirrored=False)
+    frame, crop = Frame(None, index, PhaseClock(), {None: whole}), FrameStep(None, "random_crop", (), (3, 5, 10, 12))
+    expected, let_go = whole[:, 3:13, 5:17].copy(), weakref.ref(whole)
+    del whole
+    frame.settle([crop])
+    assert let_go() is None
+    assert np.array_equal(frame.at(crop), expected)
