@@ -1,29 +1,32 @@
 """Memory for clips that pass: a worker of another process writes one, its reader copies it out, and nobody keeps it.
 
 It is an arena like the memory tier's, with two differences. Workers write, into a place that was claimed and counted
-before the job began; and places come round, since pages that are there already cost a sixth of new ones. A late read of
-a place that holds another clip by then fails its checksum, as zeros do in the memory tier. The trade-off: places that
-wait for their next clip count as used.
+before the job began, or make the clip right there; and places come round, since pages that are there already cost a
+sixth of new ones. A late read of a place that holds another clip by then fails its checksum, as zeros do in the memory
+tier. The trade-off: places that wait for their next clip count as used.
 """
 
 import logging
+import math
 import mmap
+import os
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import Broken, ChunkDamaged, Full, Misuse
-from viewcache.store.arena import Arena, Claim, MemoryHandle
+from viewcache.store.arena import REGION_BYTES, Arena, Claim, MemoryHandle
 from viewcache.store.budget import Budget, Reservation
-from viewcache.store.format import ArrayMeta, ChunkTable, physical_of
+from viewcache.store.format import CRC_BYTES, ArrayMeta, ChunkTable, aligned, physical_of
 from viewcache.store.shard_reader import Stored, read_each
 from viewcache.store.shard_writer import ShardWriter, Written, inner_chunks, shard_bound
 
-__all__ = ["Passage", "PassingMemory", "Place"]
+__all__ = ["Passage", "PassingMemory", "Place", "Room"]
 
 _log = logging.getLogger("viewcache.passing")
 
@@ -42,6 +45,31 @@ class Place:
     size: int
     """Bytes that were claimed for it."""
 
+    def room(self, handle: MemoryHandle, key: str, shape: tuple[int, ...], chunk: tuple[int, ...]) -> "Room | None":
+        """The place as an array, to make an object in as it is stored; None where only `write` can put one there.
+
+        Args:
+            handle: of the memory.
+            key: of the object, which is stored raw.
+            shape: of the object.
+            chunk: shape of its inner chunks; none of them is short.
+
+        Raises:
+            Broken: the memory is gone, or cannot be written.
+            Misuse: the object does not fit the place.
+        """
+        first, chunks, size = self.start % REGION_BYTES, shape[0] // chunk[0], math.prod(chunk)
+        step = aligned(size + CRC_BYTES)
+        if chunks * chunk[0] != shape[0] or chunks * step > self.size:
+            raise Misuse(f"object {key} of {shape} in chunks of {chunk} has no room in {self.size} bytes")
+        if handle.pid == os.getpid() or first + self.size > REGION_BYTES:
+            return None
+        mapped = _mapped(handle, self.start - first)
+        if mapped is None:
+            return None
+        steps = np.frombuffer(mapped, np.uint8, chunks * step, first).reshape(chunks, step)
+        return Room(self, handle, key, steps[:, :size].reshape(chunks, *chunk))
+
     def write(self, handle: MemoryHandle, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta) -> Written:
         """Write an object there; it is not published, and has no ``zarr.json``.
 
@@ -55,6 +83,11 @@ class Place:
             Broken: the memory is gone, or cannot be written.
             Misuse: the array does not fit ``meta``, or the place.
         """
+        return self._write(handle, key, array, meta, is_there=False)
+
+    def _write(
+        self, handle: MemoryHandle, key: str, array: Bytes | Iterable[Bytes], meta: ArrayMeta, *, is_there: bool
+    ) -> Written:
         started = time.perf_counter()
         if shard_bound(meta) > self.size:
             raise Misuse(f"object {key} may take {shard_bound(meta)} bytes; its place in memory has {self.size}")
@@ -62,7 +95,7 @@ class Place:
             shard = ShardWriter(file, self.start, key, meta)
             try:
                 for chunk, part in enumerate(inner_chunks(array, meta)):
-                    shard.put(chunk, part)
+                    shard.put(chunk, part, is_there=is_there)
                 table, _ = shard.finish()
             except OSError as error:
                 raise Broken(f"cannot write object {key} into memory: {error.strerror or error}") from error
@@ -80,6 +113,21 @@ class Place:
             seconds=time.perf_counter() - started,
             existed=False,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A place that an object is made in, so that it need not be copied there; in the process that makes it."""
+
+    _place: Place
+    _handle: MemoryHandle
+    _key: str
+    chunks: Bytes
+    """uint8 (chunks, *chunk), each of which is contiguous; it holds another object's bytes at first."""
+
+    def seal(self, meta: ArrayMeta) -> Written:
+        """Say that all chunks are filled; result and errors are those of `Place.write`."""
+        return self._place._write(self._handle, self._key, iter(self.chunks), meta, is_there=True)
 
 
 class Passage:
@@ -106,6 +154,19 @@ class Passage:
         """
         if self._reservation.bytes:
             self._tier._abandon(self._claim, self._reservation, certain)
+
+
+@lru_cache(maxsize=2)
+def _mapped(handle: MemoryHandle, start: int) -> mmap.mmap | None:
+    """A part of another process's memory, which stays mapped: to map a clip's place anew takes a fifth of making it."""
+    with handle.writable() as file:
+        try:
+            mapped = mmap.mmap(file, REGION_BYTES, offset=start)
+        except OSError:  # a limit on addresses
+            return None
+    for advice in (mmap.MADV_DONTFORK, mmap.MADV_DONTDUMP):
+        mapped.madvise(advice)
+    return mapped
 
 
 class PassingMemory(Budget):

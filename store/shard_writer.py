@@ -143,12 +143,13 @@ class ShardWriter:
         self._places: list[tuple[int, int, int] | None] = [None] * meta.chunks  # offset, size, crc
         self._end = 0
 
-    def put(self, chunk: int, rows: Bytes) -> None:
+    def put(self, chunk: int, rows: Bytes, *, is_there: bool = False) -> None:
         """Write one inner chunk.
 
         Args:
             chunk: which one.
             rows: uint8 ``(n, *shape[1:])``, short only for the last chunk; of encoded pictures, the bytes of the group.
+            is_there: whether ``rows`` is the chunk's own place in the file, mapped; only for a whole raw chunk.
 
         Raises:
             OSError: the file cannot be written.
@@ -173,8 +174,15 @@ class ShardWriter:
         offset = chunk * step if meta.codec == "raw" else self._end
         size = stored.size + CRC_BYTES
         gap = _GAP[: aligned(size) - size]
-        views = [stored.data, memoryview(struct.pack("<I", crc) + gap)]
-        write_exactly(self._file, views, self._start + offset)
+        trailer = memoryview(struct.pack("<I", crc) + gap)
+        if is_there:
+            if meta.codec != "raw" or rows.size != meta.chunk_bytes or not rows.flags.c_contiguous:
+                raise Misuse(
+                    f"chunk {chunk} of object {self._key} cannot be there already: {meta.codec} of {rows.shape}"
+                )
+            write_exactly(self._file, [trailer], self._start + offset + stored.size)
+        else:
+            write_exactly(self._file, [stored.data, trailer], self._start + offset)
         self._places[chunk] = offset, size, crc
         self._end = max(self._end, offset + size + len(gap))
 

@@ -22,7 +22,7 @@ from viewcache.api.training.passes import SharedPasses, Worker, WorkerCopy, work
 from viewcache.api.training.places import Place, Turns
 from viewcache.errors import BadInput, Closed, Misuse, UnknownOption, ViewcacheError, WrongProcess
 from viewcache.materializer.choices import Layout
-from viewcache.materializer.reading.batch import Batch, Buffers, check_rank, check_shares
+from viewcache.materializer.reading.batch import Batch, Buffers, IdleBuffers, check_rank, check_shares
 from viewcache.materializer.shown import html_table
 
 __all__ = ["Loader", "RepeatedEpochs"]
@@ -148,6 +148,7 @@ class Loader:
         self._passes = SharedPasses() if cache.pid is None else None
         """What a DataLoader's workers have read; a process that owns its cache cannot have any."""
         self._version = 0
+        self._buffers = IdleBuffers(self._framework.buffers)
         self._copy = WorkerCopy()
         """What this process knows of passes as a worker."""
         self._options = {
@@ -409,15 +410,17 @@ class Loader:
             task = self._cache.task(self.task)
             place = turns.epoch, turns.iteration
             seat = task.sit(self.rank, self.world, turns.turn, turns.turns, *place)
+            buffers = self._buffers.take()
             try:
-                self._read_from(seat, feed, turns)
+                self._read_from(seat, feed, turns, buffers)
             finally:
                 seat.rise()
+                self._buffers.over(buffers, is_last=turns.last + 1 == self.epochs)
         except BaseException as error:  # it belongs to the consumer, in whose loop it is raised
             feed.put(error, self._is_open)
 
-    def _read_from(self, seat: TaskSeat, feed: _Feed, turns: Turns) -> None:
-        buffers, buffers_before = self._framework.buffers(), Buffers()
+    def _read_from(self, seat: TaskSeat, feed: _Feed, turns: Turns, buffers: Buffers) -> None:
+        buffers_before = Buffers()
         for epoch, iteration, following in turns.places(self.epochs, self._iterations):
             batch: Any = seat.read(epoch, iteration, buffers, feed)
             mixture = self._mixed.mixture(batch, buffers_before, feed) if batch is not None and self._mixed else None

@@ -105,6 +105,9 @@ class _PartTarget:
             self._keep(key, array, meta.attributes)
         return Written(key, physical_of(key), 0, array.nbytes, "raw", array.shape, array.shape[0], b"", 0, 0.0, False)
 
+    def room(self, recipe: Recipe) -> None:
+        """None: a picture may go to several places."""
+
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is kept."""
         self._target.read_into(stored, out, chunks)
@@ -175,9 +178,14 @@ class _Images:
         """Of the block."""
         self._out = self._pictures = np.empty(0, np.uint8)
         """Of the block: as it is stored, and its pictures one by one."""
+        self._room = None if self._block is None else job.target.room(self._block)
+        """Where the block is made, if that is where it goes."""
         if self._block is not None:
-            self._out = np.empty(self._block.shape, np.uint8)
-            self._pictures = self._out.reshape(len(self._parts), *self._block.chunk_shape)
+            if self._room is None:
+                self._out = np.empty(self._block.shape, np.uint8)
+                self._pictures = self._out.reshape(len(self._parts), *self._block.chunk_shape)
+            else:
+                self._pictures = self._room.chunks
             for place, part in enumerate(self._parts):
                 images.setdefault(part.source.key, Image(part.source)).parts[place] = part.recipe
         for pack in self._packs:
@@ -304,8 +312,13 @@ class _Images:
         if not self._contradicted and not self._bad:
             attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in self._parts]}
             codec = codec_for(block, self._out, self._clock, self._said.trials)
-            meta = ArrayMeta(block.shape, block.chunk_shape, codec, attributes)
-            yield self._made_of(block, self._job.target.write(block.key, self._out, meta), span)
+            meta, room, target = (
+                ArrayMeta(block.shape, block.chunk_shape, codec, attributes),
+                self._room,
+                self._job.target,
+            )
+            written = target.write(block.key, self._out, meta) if room is None else room.seal(meta)
+            yield self._made_of(block, written, span)
 
     def _make(self, image: Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:
         """What the job of one image says."""

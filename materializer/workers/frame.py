@@ -77,7 +77,10 @@ class Frame:
         """Whether it comes from what is kept: then it is valid until the next one is read."""
 
     def at(self, node: FrameStep | None) -> np.ndarray:
-        """uint8 (3,H,W) after the chain that ends in ``node``."""
+        """uint8 (3,H,W) after the chain that ends in ``node``.
+
+        What operations other than the first take is for the caller to charge, who may have more to do at that stage.
+        """
         array = self._made.get(node)
         if array is None:
             array = self._made[node] = self._apply(node)
@@ -96,6 +99,7 @@ class Frame:
             array = self.at(node)
             if array.base is not None:  # a part of a whole picture, as after a crop, would hold that
                 self._made[node] = array.copy()
+        self._clock.lap("augment")
         self._made.pop(None, None)
         self._picture = None
 
@@ -124,11 +128,9 @@ class Frame:
             self._clock.converted += 1
             self._clock.lap("convert")
             return array
-        before, window = self._made.get(node.parent), op.window(row)
-        if isinstance(before, Unconverted) and window is not None:
+        before = self._made.get(node.parent)
+        if isinstance(before, Unconverted) and (window := op.window(row)) is not None:
             array = before.part(*window)
             self._clock.lap("load")
             return array
-        array = op.run(node.params, row, self.at(node.parent))
-        self._clock.lap("augment")
-        return array
+        return op.run(node.params, row, self.at(node.parent))  # whoever asked charges it

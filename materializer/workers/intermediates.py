@@ -123,16 +123,25 @@ class _Source:
         frames = intermediate.frames
         self._order = _FIRST if len(frames) == 1 else np.argsort(frames, kind="stable")
         self._frames = frames[self._order]
+        self._rows: dict[int, int] = {int(frames[0]): 0} if len(frames) == 1 else {}
+        """Frames that were looked for, and are there."""
         self._reader: _Pixels | _OfPack | _Groups | None = None
 
     @property
     def is_encoded(self) -> bool:
         return self.intermediate.stored.codec in ENCODED
 
+    def find(self, numbers: NDArray[np.int64]) -> None:
+        """Look for frames, all at once: one by one it takes as long as reading a small picture."""
+        if len(self._frames) == 1:
+            return
+        at = np.minimum(self._frames.searchsorted(numbers), len(self._frames) - 1)
+        there = self._frames[at] == numbers
+        self._rows = dict(zip(numbers[there].tolist(), self._order[at[there]].tolist(), strict=True))
+
     def row(self, number: int) -> int | None:
-        """Where a frame is; None if it is not there."""
-        at = int(np.searchsorted(self._frames, number))
-        return int(self._order[at]) if at < len(self._frames) and self._frames[at] == number else None
+        """Where a frame is that was looked for; None if it is not there."""
+        return self._rows.get(number)
 
     def read(self, row: int) -> Bytes | Unconverted:
         if self._reader is None:
@@ -173,6 +182,11 @@ class IntermediateReader:
         """The same of copies in memory."""
         self._loaded: Counter[str] = Counter()
 
+    @property
+    def loaded_bytes(self) -> int:
+        """Of pictures that were read so far."""
+        return self._loaded["loaded_bytes"]
+
     def counts(self) -> dict[str, int]:
         """What was read, as `Report.frames` has it."""
         return {**self._loaded, "resident_us": round((self._memory.seconds - self._memory_s) * 1e6)}
@@ -184,6 +198,9 @@ class IntermediateReader:
             due: each frame that is wanted, and its priority: lower first.
         """
         # All is made from decoded pictures where they are. Those of several operations are mostly kept alike.
+        numbers = np.fromiter(due, np.int64, len(due))
+        for source in (each for sources in self._sources.values() for each in sources):
+            source.find(numbers)
         sources = self._sources.get(None) or next(iter(self._sources.values()), [])
         places: dict[int, tuple[int, int, int]] = {}
         for number in due:
@@ -208,7 +225,7 @@ class IntermediateReader:
         """One frame out of the intermediates; empty if it must be decoded.
 
         Args:
-            number: of the source frame.
+            number: of the source frame, one of those that were put in order.
             wanted: first operations on the ways of all that is made of it.
 
         Returns:
@@ -227,7 +244,7 @@ class IntermediateReader:
         return found
 
     def _one(self, number: int, node: FrameStep | None) -> Bytes | Unconverted | None:
-        for source in list(self._sources.get(node, ())):
+        for source in self._sources.get(node, ()):
             row = source.row(number)
             if row is None:
                 continue
@@ -238,7 +255,7 @@ class IntermediateReader:
                     self.damaged.append(source.intermediate.key)
                 elif not self._memory.is_refused:
                     self.damaged_in_memory.append(source.intermediate.key)
-                self._sources[node].remove(source)
+                self._sources[node] = [each for each in self._sources[node] if each is not source]
                 continue
             for what in ("loaded", "resident") if source.intermediate.tier == MEMORY else ("loaded",):
                 self._loaded[what] += 1

@@ -20,7 +20,7 @@ from viewcache.materializer.workers.ahead import Extent
 from viewcache.store import ArrayMeta, MemoryHandle, Stored, Written, read_into, write_object
 from viewcache.store.codec_trial import Trial
 from viewcache.store.format import ChunkTable, shard_name
-from viewcache.store.passing import Place
+from viewcache.store.passing import Place, Room
 from viewcache.store.tier import LOCAL
 
 __all__ = ["Begun", "FolderTarget", "Job", "Made", "Near", "OnScanned", "PassingTarget", "Report", "Target"]
@@ -39,6 +39,10 @@ class Target(Protocol):
 
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Publish an object under its content key; see `write_object`."""
+        ...
+
+    def room(self, recipe: Recipe) -> Room | None:
+        """Where an object is to be made, if it goes into memory that this process can have; then `write` is not due."""
         ...
 
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
@@ -63,6 +67,10 @@ class FolderTarget:
     def write(self, key: str, array: np.ndarray | Iterable[np.ndarray], meta: ArrayMeta) -> Written:
         """Write into the folder; raises as `write_object` does."""
         return write_object(self.root, key, array, meta, durable=self.durable)
+
+    def room(self, recipe: Recipe) -> Room | None:
+        """None: what goes into a folder is made anywhere."""
+        return None
 
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read from the folder; raises as `viewcache.store.read_into` does."""
@@ -96,6 +104,13 @@ class PassingTarget:
         """Write where the object belongs; raises as `write_object` and `Place.write` do."""
         place = self.places.get(key)
         return self.folder.write(key, array, meta) if place is None else place.write(self.passing, key, array, meta)
+
+    def room(self, recipe: Recipe) -> Room | None:
+        """The place of an object; raises as `Place.room` does."""
+        place = self.places.get(recipe.key)
+        if place is None or recipe.codec != "raw" or recipe.codecs is not None:
+            return None
+        return place.room(self.passing, recipe.key, recipe.shape, recipe.chunk_shape)
 
     def read_into(self, stored: Stored, out: np.ndarray, chunks: Sequence[int]) -> None:
         """Read what is stored; raises as `viewcache.store.read_into` does."""

@@ -250,6 +250,7 @@ class LossySteps:
         of = self._steps[step]
         members = of.members(group)
         pictures = np.stack([frames[number].at(step.parent) for number in members])
+        self._lap("augment")
         try:
             made = encode(pictures, loss_of(step.params))
         except (BadVideo, Broken, MemoryError) as failed:

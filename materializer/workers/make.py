@@ -31,8 +31,12 @@ from viewcache.materializer.workers.remote_steps import RemoteSteps
 from viewcache.materializer.workers.sampling import codec_for
 from viewcache.store import ENCODED, ArrayMeta
 from viewcache.store.codec_trial import Trial, try_codecs
+from viewcache.store.passing import Room
 
 __all__ = ["make"]
+
+PAUSE_BYTES = 4 << 20
+"""Of kept pictures that are read between two looks at what came meanwhile: a few milliseconds' work."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,8 @@ class _Clip:
     """How many of them have not been decoded; counted where op workers are to have several at a time."""
     encoding: Encoding | LossyEncoding | None = None
     """Where its pictures go at once, if they are packed in groups."""
+    room: Room | None = None
+    """Where it is made, if that is where it goes."""
 
 
 class _Maker:
@@ -227,7 +233,7 @@ class _Maker:
 
     def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, Frame]]:
         """Every wanted frame: what is kept first, the rest decoded."""
-        unkept = []
+        unkept, at = [], self.kept.loaded_bytes
         for number in self.kept.order(self.due):
             made = {} if self.lossy.must_encode(number) else self.kept.read(number, self.roots[number])
             self.clock.lap("load" if made else "decode")
@@ -240,8 +246,10 @@ class _Maker:
             assert not isinstance(planes, Unconverted)  # a loss is behind some operation
             picture = None if planes is None else frame_from_planes(planes, self.index)
             yield number, Frame(picture, self.index, self.clock, made)
-            if stop():
-                return
+            if self.kept.loaded_bytes - at > PAUSE_BYTES:
+                at = self.kept.loaded_bytes
+                if stop():
+                    return
         if not unkept:
             return  # the video is not even opened
         due = self.lossy.whole({number: self.due[number] for number in unkept})
@@ -276,15 +284,21 @@ class _Maker:
             for t, node in leaf.positions.get(number, ()):
                 picture = frame.planes() if clip.recipe.native else frame.at(node)
                 if clip.encoding is not None:
+                    self.clock.lap("augment")
                     clip.encoding.put(t, picture)
                     continue
                 if leaf.array is None:
-                    leaf.array = np.empty((len(leaf.tree.frames), *picture.shape), np.uint8)
+                    leaf.array = self._empty(clip, leaf, (len(leaf.tree.frames), *picture.shape))
                 if picture.shape != leaf.array.shape[1:]:
                     raise self._misshapen(clip, f"frames of {leaf.array.shape[1:]} and {picture.shape} in one clip")
                 copy_picture(leaf.array[t], picture)
         self.clock.lap("augment" if clip.encoding is None else "pack")
         clip.missing.discard(number)
+
+    def _empty(self, clip: _Clip, leaf: _Leaf, shape: tuple[int, ...]) -> np.ndarray:
+        if leaf.tree is clip.tree and shape == clip.recipe.chunk_shape:  # it becomes the clip as it is
+            clip.room = self.job.target.room(clip.recipe)
+        return np.empty(shape, np.uint8) if clip.room is None else clip.room.chunks[0]
 
     def _finished(self, clip: _Clip) -> np.ndarray:
         arrays: dict[int, np.ndarray] = {}
@@ -322,7 +336,7 @@ class _Maker:
         if clip.encoding is not None:
             return self._store_packed(clip.encoding, recipe.key, attributes)
         assert array is not None  # of all others it is made
-        return self._store(recipe, array, attributes)
+        return self._store(recipe, array, attributes, room=clip.room)
 
     def _store_packed(self, encoding: Encoding | LossyEncoding, key: str, attributes: dict[str, object]) -> Made | None:
         packed = encoding.finished(attributes)
@@ -336,11 +350,18 @@ class _Maker:
         self.clock.lap("store")
         return Made(key, written, *self.clock.take())
 
-    def _store(self, recipe: Recipe, array: np.ndarray, attributes: dict[str, object], element: str = "uint8") -> Made:
+    def _store(
+        self,
+        recipe: Recipe,
+        array: np.ndarray,
+        attributes: dict[str, object],
+        element: str = "uint8",
+        room: Room | None = None,
+    ) -> Made:
         array = np.ascontiguousarray(array)
         codec = codec_for(recipe, array, self.clock, self.trials)
         meta = ArrayMeta(array.shape, recipe.chunk_shape, codec, attributes, element)
-        written = self.job.target.write(recipe.key, array, meta)
+        written = self.job.target.write(recipe.key, array, meta) if room is None else room.seal(meta)
         self.clock.lap("store")
         if not self.tried and recipe.audio is None:
             self.tried = True

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from tests.loader.small import BATCHES, EPOCHS, Tensors, equal
 from viewcache.api.session.cache import Cache
-from viewcache.api.training.loader import Loader
+from viewcache.api.training.loader import Loader, RepeatedEpochs
 from viewcache.errors import WrongProcess
 from viewcache.materializer.reading.batch import Buffers
 
@@ -52,6 +52,17 @@ def test_what_the_loop_keeps_does_not_change(cache: Cache, way: str) -> None:
     assert [content(each) for each in kept] == before
 
 
+def test_what_the_loop_keeps_does_not_change_in_later_passes(cache: Cache) -> None:
+    """The same over passes: what one has kept is not memory for the next."""
+    loader, kept, before = cache.loader("train", prefetch=1), [], []
+    for epoch in range(EPOCHS):
+        for batch in islice(loader, BATCHES - epoch % 2):  # some are left before their end
+            kept.append(batch["video"][3:])
+            before.append(content(kept[-1]))
+            del batch
+    assert [content(each) for each in kept] == before
+
+
 @pytest.fixture
 def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many buffers the reading thread has, each time that it takes one."""
@@ -76,6 +87,30 @@ def test_a_loop_needs_as_many_buffers_as_batches_that_are_under_way(
         continue
     assert len(buffers) == BATCHES * EPOCHS
     assert max(buffers) <= prefetch + 2
+
+
+def test_a_pass_reads_into_the_memory_of_the_one_before(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh memory would cost more than the read; after the last pass that is expected none is held."""
+    begun = 0
+
+    class Counting(Buffers):
+        def __init__(self) -> None:
+            nonlocal begun
+            begun += 1
+            super().__init__()
+
+    monkeypatch.setattr("viewcache.api.training.frameworks.Buffers", Counting)
+    loader = cache.loader("train", epochs=EPOCHS)
+    places = []
+    for _ in range(EPOCHS):
+        for batch in loader:
+            places.append(batch["video"].data_ptr())
+            del batch
+    assert begun == 1
+    assert set(places[BATCHES:]) & set(places[:BATCHES])
+    with pytest.warns(RepeatedEpochs):
+        next(iter(loader))
+    assert begun == 2
 
 
 def test_the_loop_may_write_into_its_batch(cache: Cache, truth: list[Tensors]) -> None:

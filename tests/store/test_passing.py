@@ -15,7 +15,7 @@ from viewcache import store
 from viewcache.errors import Broken, ChunkDamaged, Closed, Misuse
 from viewcache.store import passing
 from viewcache.store.passing import Passage, PassingMemory, Place
-from viewcache.store.shard_writer import shard_bound
+from viewcache.store.shard_writer import ShardWriter, shard_bound
 from viewcache.testing.leaks import nothing_left
 
 MIB = 1 << 20
@@ -27,6 +27,17 @@ WRITER = """
 import pickle, sys
 place, handle, key, array, meta = pickle.load(sys.stdin.buffer)
 sys.stdout.buffer.write(pickle.dumps(place.write(handle, key, array, meta)))
+"""
+
+MAKER = """
+import pickle, sys
+place, handle, key, array, meta = pickle.load(sys.stdin.buffer)
+room = place.room(handle, key, meta.shape, meta.chunk)
+room.chunks[:] = array.reshape(room.chunks.shape)
+again = place.room(handle, key, meta.shape, meta.chunk)  # it is the same memory
+again.chunks[0] ^= 255
+room.chunks[0] = array[:meta.chunk[0]]
+sys.stdout.buffer.write(pickle.dumps(room.seal(meta)))
 """
 
 STUCK = """
@@ -93,6 +104,59 @@ def test_another_process_writes_and_nobody_copies() -> None:
         assert np.array_equal(out, array)
         assert (written.key, written.bytes, written.raw_bytes, written.codec) == (key, SIZE, array.size, "raw")
     memory.close()
+
+
+@pytest.mark.parametrize("rows", [8, 4, 1])
+def test_an_object_is_made_in_its_place(rows: int) -> None:
+    """What another process makes in the place is what `Place.write` would have put there, to the last byte."""
+    meta = store.ArrayMeta(SHAPE, (rows, *SHAPE[1:]), "raw", {"kind": "clip"})
+    page = os.sysconf("SC_PAGE_SIZE")
+    size = -(-shard_bound(meta) // page) * page
+    memory, array, key = PassingMemory(4 * size), pixels(SHAPE), "5b" * 16
+    with nothing_left():
+        before, passage, other = (memory.claim(size) for _ in range(3))
+        assert before is not None
+        assert passage is not None
+        assert other is not None
+        before.place.write(memory.handle, "5c" * 16, pixels(SHAPE, 7), meta)
+        before.release()
+        again = memory.claim(size)  # places come round, with what they had
+        assert again is not None
+        for place in (again, passage):
+            asked = pickle.dumps((place.place, memory.handle, key, array, meta))
+            said = subprocess.run([sys.executable, "-c", MAKER], input=asked, capture_output=True, check=True)
+            made = pickle.loads(said.stdout)
+            written = other.place.write(memory.handle, key, array, meta)
+            assert (made.crc, made.bytes, made.codec, made.shape) == (written.crc, written.bytes, "raw", SHAPE)
+            file = os.open(memory.handle.path, os.O_RDONLY)
+            shards = [os.pread(file, size, each.place.start) for each in (place, other)]
+            os.close(file)
+            assert shards[0][: shard_bound(meta)] == shards[1][: shard_bound(meta)]
+            place.arrived(made.physical)
+            assert np.array_equal(read(memory, stored_of(made)), array)
+    memory.close()
+
+
+def test_who_has_the_memory_needs_no_mapping(memory: PassingMemory) -> None:
+    """Workers that are threads of the owner write; a mapping of theirs would outlive the cache."""
+    assert claimed(memory).place.room(memory.handle, "5d" * 16, SHAPE, SHAPE) is None
+
+
+@pytest.mark.parametrize(("shape", "chunk"), [((9, *SHAPE[1:]), (9, *SHAPE[1:])), (SHAPE, (3, *SHAPE[1:]))])
+def test_there_is_no_room_for_what_does_not_fit(
+    memory: PassingMemory, shape: tuple[int, ...], chunk: tuple[int, ...]
+) -> None:
+    """Neither for more than was claimed nor for a short chunk, behind which `write` puts zeros."""
+    with pytest.raises(Misuse, match="has no room"):
+        claimed(memory).place.room(memory.handle, "5d" * 16, shape, chunk)
+
+
+def test_what_is_there_is_a_whole_raw_chunk(memory: PassingMemory) -> None:
+    """Bytes that would have to be packed or padded are not taken for those in the file."""
+    place, array = claimed(memory).place, pixels(SHAPE)
+    two = store.ArrayMeta(SHAPE, (SHAPE[0] // 2, *SHAPE[1:]), "lz4", {})
+    with memory.handle.writable() as file, pytest.raises(Misuse, match="cannot be there already"):
+        ShardWriter(file, place.start, "5e" * 16, two).put(0, array[: SHAPE[0] // 2], is_there=True)
 
 
 def test_what_counts_is_what_the_kernel_gives(memory: PassingMemory) -> None:
