@@ -13,6 +13,7 @@ from viewcache.materializer.dataset.changes import DatasetChange
 from viewcache.materializer.gate import Cancelled
 from viewcache.materializer.ops.mix import Mixer
 from viewcache.materializer.reading.batch import Batch, Buffers
+from viewcache.materializer.reading.batch_memory import BatchMemory
 from viewcache.materializer.reading.finishing import Mixing
 from viewcache.materializer.reading.values import ClipRecipe, FrameInfo, FrameRequest, Spent, VideoInfo
 
@@ -269,6 +270,10 @@ class TaskSource(Protocol):
     @property
     def pid(self) -> int | None:
         """The only process in which it can be used; None if any can."""
+
+    @property
+    def batch_memory(self) -> BatchMemory:
+        """What loaders keep from one pass to the next; given back when it is closed."""
 
     def check_open(self) -> None:
         """Refuse use after close, and in a forked child.

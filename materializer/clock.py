@@ -110,6 +110,11 @@ class Clock:
         self._last = self._begun = time.monotonic()
         self._thread, self._last_cpu = threading.get_ident(), time.thread_time()
 
+    @property
+    def lapped_at(self) -> float:
+        """When the last lap ended, of `time.monotonic`."""
+        return self._last
+
     def lap(self, stage: str) -> float:
         """Charge the time since the last lap to a stage, and return it."""
         now = time.monotonic()

@@ -25,6 +25,7 @@ from viewcache.api.session.reads import CacheReads
 from viewcache.api.session.sql import select
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.ops import hold
+from viewcache.materializer.reading.batch_memory import BatchMemory
 from viewcache.materializer.telemetry.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class AttachedCache(CacheReads):
             end_idle_op_workers()  # they have said what they serve, and the service has its own
         root = Path(config.cache.local.url)
         self._making: Making | None = None
+        self.batch_memory = BatchMemory()
         self._known: dict[str, str] = {}
         """Name of each task here → its name at the service."""
         self._layouts: dict[str, str] = {}
@@ -221,6 +223,7 @@ class AttachedCache(CacheReads):
     def close(self) -> None:
         """Let go; the service goes on for others. Harmless when done twice."""
         opened.leave(self)
+        self.batch_memory.close()
         atexit.unregister(self.close)
         self._client.close()
         self._held.release()

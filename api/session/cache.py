@@ -20,6 +20,7 @@ from viewcache.api.session.sql import select
 from viewcache.catalog import Catalog
 from viewcache.materializer.dataset.listing import Progress
 from viewcache.materializer.gate import Gate, gated
+from viewcache.materializer.reading.batch_memory import BatchMemory
 from viewcache.materializer.reading.handle import OwnedTask
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.snapshot import Snapshot
@@ -51,6 +52,7 @@ class Cache(CacheReads):
         self.owner = assemble(config, self.gate, progress, serves=serves)
         """The parts: catalog, tiers, dispatcher and the like, for whoever looks inside."""
         self._making: Making | None = None
+        self.batch_memory = BatchMemory()
         self.gate.start()
         opened.enter(self)
         atexit.register(self.close)
@@ -220,5 +222,6 @@ class Cache(CacheReads):
 
     def _end(self) -> None:
         opened.leave(self)
+        self.batch_memory.close()
         self.owner.close(LEAVE_S)
         atexit.unregister(self.close)

@@ -20,6 +20,7 @@ from viewcache.errors import BadInput, ViewcacheError
 from viewcache.materializer.choices import Media
 from viewcache.materializer.dataset.changes import DatasetChange, FileChange
 from viewcache.materializer.reading.batch import Batch
+from viewcache.materializer.reading.batch_memory import BatchMemory
 from viewcache.materializer.reading.values import FrameRequest
 from viewcache.materializer.shown import html_table
 
@@ -31,6 +32,9 @@ __all__ = ["CacheReads"]
 
 class CacheReads(ABC):
     """The part of a cache that asks nothing of its owner but the tasks."""
+
+    batch_memory: BatchMemory
+    """What loaders keep from one pass to the next."""
 
     @property
     @abstractmethod

@@ -22,7 +22,7 @@ from viewcache.api.training.passes import SharedPasses, Worker, WorkerCopy, work
 from viewcache.api.training.places import Place, Turns
 from viewcache.errors import BadInput, Closed, Misuse, UnknownOption, ViewcacheError, WrongProcess
 from viewcache.materializer.choices import Layout
-from viewcache.materializer.reading.batch import Batch, Buffers, IdleBuffers, check_rank, check_shares
+from viewcache.materializer.reading.batch import Batch, Buffers, check_rank, check_shares
 from viewcache.materializer.shown import html_table
 
 __all__ = ["Loader", "RepeatedEpochs"]
@@ -148,7 +148,7 @@ class Loader:
         self._passes = SharedPasses() if cache.pid is None else None
         """What a DataLoader's workers have read; a process that owns its cache cannot have any."""
         self._version = 0
-        self._buffers = IdleBuffers(self._framework.buffers)
+        self._buffers = cache.batch_memory.of(self._framework.buffers)
         self._copy = WorkerCopy()
         """What this process knows of passes as a worker."""
         self._options = {

@@ -5,6 +5,7 @@ In the order of work:
 - ``learning``: what is found of videos that were opened by their headers
 - ``deciding``: what becomes of clips that their video cannot give, decided beside the dispatcher
 - ``batch``: clips into consecutive slots of one buffer
+- ``batch_memory``: buffers that go from one pass to the next
 - ``values``: what is said of videos, frames and reads, for any process
 - ``accounts``: where a task's readers spend their time
 - ``finishing``: what runs when a batch is handed out, normalization and mixing

@@ -18,17 +18,7 @@ from viewcache.materializer.choices import Media
 from viewcache.materializer.field_values import FieldValues
 from viewcache.materializer.shown import html_table
 
-__all__ = [
-    "PER_CLIP",
-    "RESERVED",
-    "Batch",
-    "Buffers",
-    "IdleBuffers",
-    "audio_slots",
-    "check_rank",
-    "check_shares",
-    "rank_share",
-]
+__all__ = ["PER_CLIP", "RESERVED", "Batch", "Buffers", "audio_slots", "check_rank", "check_shares", "rank_share"]
 
 PER_CLIP = ("label", "index", "frame", "time_s", "sample", "item", "start_s", "end_s")
 """Fields of every batch that are arrays with a row for each clip, beside its pixels; see `Batch.per_clip`."""
@@ -190,26 +180,6 @@ class Buffers:
 
 
 _IDLE_REFERENCES = 3
-
-
-class IdleBuffers:
-    """Buffers of a pass over the data that has ended, for the next one. Thread-safe."""
-
-    def __init__(self, make: Callable[[], Buffers]) -> None:
-        """Start without any; ``make`` gives new ones."""
-        self._make = make
-        self._idle: list[Buffers] = []
-
-    def take(self) -> Buffers:
-        """Buffers that no other pass has."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._make()
-
-    def over(self, buffers: Buffers, *, is_last: bool) -> None:
-        """A pass has ended: keep its memory until the next one begins, unless it was the last that is expected."""
-        self._idle[:] = [] if is_last else [buffers]
 
 
 def _aligned(owner: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

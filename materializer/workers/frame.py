@@ -41,11 +41,23 @@ class PhaseClock(Clock):
 
     converted = 0
     """Conversions to RGB so far."""
+    owes = False
+    """Whether operations have run since the last lap."""
 
     def __init__(self, *, laps: bool = False) -> None:
         """Begin now."""
         super().__init__(laps=laps)
         self._queued_s = queued_s()
+
+    def lap(self, stage: str) -> float:
+        """See `Clock.lap`."""
+        self.owes = False
+        return super().lap(stage)
+
+    def settle(self) -> None:
+        """Charge operations that have run, if any, before something else begins."""
+        if self.owes:
+            self.lap("augment")
 
     def take(self) -> tuple[dict[str, float], Span]:
         """The same without what the thread waited for a core: that says how busy the machine is, not what work costs.
@@ -79,12 +91,13 @@ class Frame:
     def at(self, node: FrameStep | None) -> np.ndarray:
         """uint8 (3,H,W) after the chain that ends in ``node``.
 
-        What operations other than the first take is for the caller to charge, who may have more to do at that stage.
+        What operations take is charged before the next conversion, or by the caller, who has more to do at that stage.
         """
         array = self._made.get(node)
         if array is None:
             array = self._made[node] = self._apply(node)
         elif isinstance(array, Unconverted):
+            self._clock.settle()
             array = self._made[node] = array.whole()
             self._clock.lap("load")
         return array
@@ -115,6 +128,7 @@ class Frame:
     def _apply(self, node: FrameStep | None) -> np.ndarray:
         rotation, mirrored = self._index.rotation, self._index.mirrored
         if node is None:
+            self._clock.settle()
             array = to_rgb(self._decoded, rotation=rotation, mirrored=mirrored)
             self._clock.converted += 1
             self._clock.lap("convert")
@@ -124,13 +138,17 @@ class Frame:
         if node.parent is None and isinstance(op, NativeOp):
             # Always in the decoder's own step, also where full-size RGB is at hand: the bytes must not depend on that.
             height, width, interpolation = op.target(node.params, row)
+            self._clock.settle()
             array = to_rgb(self._decoded, height, width, interpolation, rotation, mirrored)
             self._clock.converted += 1
             self._clock.lap("convert")
             return array
         before = self._made.get(node.parent)
         if isinstance(before, Unconverted) and (window := op.window(row)) is not None:
+            self._clock.settle()
             array = before.part(*window)
             self._clock.lap("load")
             return array
-        return op.run(node.params, row, self.at(node.parent))  # whoever asked charges it
+        array = op.run(node.params, row, self.at(node.parent))
+        self._clock.owes = True
+        return array

@@ -182,11 +182,6 @@ class IntermediateReader:
         """The same of copies in memory."""
         self._loaded: Counter[str] = Counter()
 
-    @property
-    def loaded_bytes(self) -> int:
-        """Of pictures that were read so far."""
-        return self._loaded["loaded_bytes"]
-
     def counts(self) -> dict[str, int]:
         """What was read, as `Report.frames` has it."""
         return {**self._loaded, "resident_us": round((self._memory.seconds - self._memory_s) * 1e6)}

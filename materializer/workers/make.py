@@ -35,8 +35,8 @@ from viewcache.store.passing import Room
 
 __all__ = ["make"]
 
-PAUSE_BYTES = 4 << 20
-"""Of kept pictures that are read between two looks at what came meanwhile: a few milliseconds' work."""
+LOOK_S = 0.005
+"""How long clips are made of kept pictures between two looks at what came meanwhile; a picture takes 0.1 ms."""
 
 
 @dataclass(slots=True)
@@ -233,7 +233,7 @@ class _Maker:
 
     def _frames(self, stop: Callable[[], bool]) -> Iterator[tuple[int, Frame]]:
         """Every wanted frame: what is kept first, the rest decoded."""
-        unkept, at = [], self.kept.loaded_bytes
+        unkept, looked = [], self.clock.lapped_at
         for number in self.kept.order(self.due):
             made = {} if self.lossy.must_encode(number) else self.kept.read(number, self.roots[number])
             self.clock.lap("load" if made else "decode")
@@ -246,10 +246,10 @@ class _Maker:
             assert not isinstance(planes, Unconverted)  # a loss is behind some operation
             picture = None if planes is None else frame_from_planes(planes, self.index)
             yield number, Frame(picture, self.index, self.clock, made)
-            if self.kept.loaded_bytes - at > PAUSE_BYTES:
-                at = self.kept.loaded_bytes
+            if self.clock.lapped_at - looked > LOOK_S:
                 if stop():
                     return
+                looked = self.clock.lapped_at
         if not unkept:
             return  # the video is not even opened
         due = self.lossy.whole({number: self.due[number] for number in unkept})

@@ -5,6 +5,7 @@ import gc
 import os
 import pickle
 import signal
+import weakref
 from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Any, cast
@@ -111,6 +112,26 @@ def test_a_pass_reads_into_the_memory_of_the_one_before(cache: Cache, monkeypatc
     with pytest.warns(RepeatedEpochs):
         next(iter(loader))
     assert begun == 2
+
+
+@pytest.mark.parametrize("when", ["behind a pass", "in the middle of one"])
+def test_a_closed_cache_leaves_no_memory_in_its_loaders(own: Callable[..., Cache], when: str) -> None:
+    """A training that is stopped early keeps no batch for a pass that cannot come."""
+    cache = own()
+    loader, owners = cache.loader("train", framework="numpy"), []
+    batches = iter(loader)
+    for batch in batches if when == "behind a pass" else islice(batches, 1):
+        array = batch["video"]
+        while array.base is not None:
+            array = array.base
+        owners.append(weakref.ref(array))
+        del batch, array
+    cache.close()
+    del batches
+    gc.collect()
+    assert owners
+    assert not any(owner() is not None for owner in owners)
+    assert loader.epochs == EPOCHS  # it is still here
 
 
 def test_the_loop_may_write_into_its_batch(cache: Cache, truth: list[Tensors]) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import viewcache
+from tests.scheduling.kept import intermediate_recipe
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.session.cache import Cache
 from viewcache.api.session.making import AheadOfTime
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import IoSampleRow, ObjectKind
+from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import Full, ViewcacheError
-from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.ladder import Ladder
@@ -268,21 +268,6 @@ def run(job: Job) -> tuple[dict[str, Made], Report]:
     *made, report = make(job, lambda: False)
     assert isinstance(report, Report)
     return {each.key: each for each in made if isinstance(each, Made)}, report
-
-
-def intermediate_recipe(recipe: Recipe, video: str, way: str, index: VideoIndex) -> Recipe:
-    """All frames of a video, as decoded or after the first operation of a clip's recipe."""
-    frames = np.arange(index.frames, dtype=np.int32)
-    if way == "frames":
-        size = index.width * index.height * 3 // 2
-        shape: tuple[int, ...] = (len(frames), size)
-        program, row = Program(()), np.zeros(0, np.int32)
-    else:
-        program = Program(recipe.program.instructions[:1])
-        row = recipe.row[: program.columns]
-        shape = (len(frames), 3, *row.tolist())
-    key = content_key(way, bytes.fromhex(video), frames.tobytes())
-    return Recipe(key, program, row, frames, shape, 0, 10**7, ObjectKind(way), native=way == "frames")
 
 
 @pytest.mark.parametrize("way", ["frames", "aug"])
