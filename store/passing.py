@@ -10,6 +10,7 @@ import logging
 import math
 import mmap
 import os
+import resource
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -158,11 +159,16 @@ class Passage:
 
 @lru_cache(maxsize=2)
 def _mapped(handle: MemoryHandle, start: int) -> mmap.mmap | None:
-    """A part of another process's memory, which stays mapped: to map a clip's place anew takes a fifth of making it."""
+    """A part of another process's memory, which stays mapped: to map a clip's place anew takes a tenth of making it.
+
+    None where addresses are limited (``ulimit -v``): decoding has more use for them.
+    """
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return None
     with handle.writable() as file:
         try:
             mapped = mmap.mmap(file, REGION_BYTES, offset=start)
-        except OSError:  # a limit on addresses
+        except OSError:  # no addresses, or no memory for what the kernel notes of them
             return None
     for advice in (mmap.MADV_DONTFORK, mmap.MADV_DONTDUMP):
         mapped.madvise(advice)

@@ -4,6 +4,7 @@ What a policy decides about a bad video is on record for ever, so it must not de
 """
 
 import errno
+import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -30,6 +31,9 @@ CHANGED = "the file has changed since it was scanned; open the cache again, afte
 _SCARCE_BYTES, _SCARCE_FRAMES = 64 << 20, 2
 """A process that may take no more than this, and so many frames as RGB, fails on good files too: one frame of 16 bits a
 sample is as large as two. More must not be asked for, or damage of large frames would never be told from it."""
+
+_ARRAY_BYTES = 1 << 29
+"""NumPy's arrays of pictures are no larger; those that a damaged header asks for mostly are."""
 
 PAUSES_S = (0.2, 1.0, 3.0)
 """Before each further try."""
@@ -182,9 +186,20 @@ def blame_the_process(where: str, failed: Exception | None, pixels: int = 0) -> 
     """
     if getattr(failed, "errno", None) in (errno.EMFILE, errno.ENFILE):
         raise Full(f"{where}: too many open files; raise the limits of this process (ulimit -n)") from failed
-    left = left_bytes()
-    if left < _SCARCE_BYTES + _SCARCE_FRAMES * 3 * pixels:
+    left, array = left_bytes(), _array_bytes(failed)
+    if array <= _ARRAY_BYTES or left < _SCARCE_BYTES + _SCARCE_FRAMES * 3 * pixels:
+        # By now the pictures that took the rest may be freed.
+        kept = f"{max(left, 0) / 1e6:,.0f} MB are left of this process's limit"
+        found = kept if math.isinf(array) else f"there were no {array / 1e6:,.0f} MB for one of its pictures"
         raise TooLittleMemory(
-            f"{where}: too little memory to decode it, {max(left, 0) / 1e6:,.0f} MB are left of this process's limit; "
+            f"{where}: too little memory to decode it, {found}; "
             "raise cache.memory, take fewer workers (cache.workers), or raise ulimit -v and -d"
         ) from failed
+
+
+def _array_bytes(failed: Exception | None) -> float:
+    """Of the array that NumPy had no memory for; infinite if that is not what failed."""
+    shape, dtype = getattr(failed, "shape", None), getattr(failed, "dtype", None)
+    if not isinstance(failed, MemoryError) or shape is None or dtype is None:
+        return math.inf
+    return float(math.prod(shape) * dtype.itemsize)

@@ -84,6 +84,44 @@ def test_it_is_no_damage(clips: tuple[Path, Path], allowed: int) -> None:
             assert "raise cache.memory" in said
 
 
+ARRAYS = """
+import resource, sys
+import numpy as np
+from viewcache.errors import Full
+from viewcache.materializer.limits import left_bytes
+from viewcache.materializer.media.reaching import blame_the_process
+
+_, hard = resource.getrlimit(resource.RLIMIT_DATA)
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, hard))
+resource.setrlimit(resource.RLIMIT_DATA, (int((1 << 40) - left_bytes()) + (80 << 20), hard))
+try:
+    np.empty((3, 4320, 7680), np.uint8)
+except MemoryError as error:
+    failed = error
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 40, hard))  # as if much was freed on the way here
+try:
+    blame_the_process("a.mp4", failed)
+except Full as full:
+    print(full)
+try:
+    np.empty(1 << 60, np.uint8)
+except MemoryError as error:
+    blame_the_process("a.mp4", error)
+print("asked for by a header")
+"""
+
+
+def test_a_picture_without_memory_says_nothing_of_the_file() -> None:
+    """Not even where there is memory again when that is looked at; an array as damaged headers claim is damage."""
+    if resource.getrlimit(resource.RLIMIT_DATA)[1] != resource.RLIM_INFINITY:
+        pytest.skip("this process has a limit of its own")
+    ran = subprocess.run([sys.executable, "-c", ARRAYS], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    told, damage = ran.stdout.splitlines()
+    assert told.startswith("a.mp4: too little memory to decode it, there were no 100 MB for one of its pictures; raise")
+    assert damage == "asked for by a header"
+
+
 LOOK = """
 import resource, sys
 from viewcache.materializer.choices import ProbeMode

@@ -142,6 +142,20 @@ def test_who_has_the_memory_needs_no_mapping(memory: PassingMemory) -> None:
     assert claimed(memory).place.room(memory.handle, "5d" * 16, SHAPE, SHAPE) is None
 
 
+LIMITED = """
+import pickle, resource, sys
+place, handle, key, meta = pickle.load(sys.stdin.buffer)
+resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40))
+assert place.room(handle, key, meta.shape, meta.chunk) is None
+"""
+
+
+def test_where_addresses_are_limited_none_are_taken(memory: PassingMemory) -> None:
+    """A mapping of a gibibyte would leave a decoder under ``ulimit -v`` too few, and its video would be called bad."""
+    asked = pickle.dumps((claimed(memory).place, memory.handle, "5d" * 16, META))
+    subprocess.run([sys.executable, "-c", LIMITED], input=asked, check=True)
+
+
 @pytest.mark.parametrize(("shape", "chunk"), [((9, *SHAPE[1:]), (9, *SHAPE[1:])), (SHAPE, (3, *SHAPE[1:]))])
 def test_there_is_no_room_for_what_does_not_fit(
     memory: PassingMemory, shape: tuple[int, ...], chunk: tuple[int, ...]
