@@ -148,7 +148,7 @@ class Loader:
         self._passes = SharedPasses() if cache.pid is None else None
         """What a DataLoader's workers have read; a process that owns its cache cannot have any."""
         self._version = 0
-        self._buffers = cache.batch_memory.of(self._framework.buffers)
+        self._buffers = cache.batch_memory.of(self._framework.buffers, self._prefetch + 2)
         self._copy = WorkerCopy()
         """What this process knows of passes as a worker."""
         self._options = {

@@ -178,6 +178,11 @@ class Buffers:
         gone = {id(owner) for owner in idle[most:]}
         self._owners = [owner for owner in self._owners if id(owner) not in gone]
 
+    def shrink(self, most: int) -> None:
+        """Keep ``most`` arrays, free ones first; the others live as long as somebody refers to them."""
+        self._owners.sort(key=getrefcount)
+        del self._owners[most:]
+
 
 _IDLE_REFERENCES = 3
 

@@ -14,9 +14,9 @@ __all__ = ["BatchMemory", "IdleBuffers"]
 class IdleBuffers:
     """Of one loader. Thread-safe: of two passes at once each has buffers of its own."""
 
-    def __init__(self, make: Callable[[], Buffers]) -> None:
+    def __init__(self, make: Callable[[], Buffers], most: int) -> None:
         """Start without any; made by `BatchMemory.of` only."""
-        self._make = make
+        self._make, self._most = make, most
         self._idle: list[Buffers] = []
         self._closed = False
 
@@ -29,6 +29,7 @@ class IdleBuffers:
 
     def over(self, buffers: Buffers, *, is_last: bool) -> None:
         """A pass has ended: keep its memory until the next one begins, unless it was the last that is expected."""
+        buffers.shrink(self._most)  # its loop may have held all of its batches
         self._idle[:] = [] if is_last else [buffers]
         if self._closed:  # looked at behind that: whichever of this and closing comes later clears
             self._idle.clear()
@@ -46,9 +47,9 @@ class BatchMemory:
         """Start with no loader."""
         self._loaders: WeakSet[IdleBuffers] = WeakSet()
 
-    def of(self, make: Callable[[], Buffers]) -> IdleBuffers:
-        """For one more loader; ``make`` gives it new buffers."""
-        idle = IdleBuffers(make)
+    def of(self, make: Callable[[], Buffers], most: int) -> IdleBuffers:
+        """For one more loader: ``make`` gives it new buffers, and ``most`` batches are under way in a pass."""
+        idle = IdleBuffers(make, most)
         self._loaders.add(idle)
         return idle
 

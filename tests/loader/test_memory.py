@@ -114,6 +114,26 @@ def test_a_pass_reads_into_the_memory_of_the_one_before(cache: Cache, monkeypatc
     assert begun == 2
 
 
+def owner_of(array: NDArray[Any]) -> NDArray[Any]:
+    """The memory that an array lies in."""
+    while array.base is not None:
+        array = array.base
+    return array
+
+
+def test_a_pass_whose_batches_were_all_held_leaves_few(cache: Cache) -> None:
+    """Whoever collects an epoch has that much memory again when it is let go of."""
+    loader = cache.loader("train", prefetch=1, framework="numpy")
+    held = [batch["video"] for epoch in range(3) for batch in loader]
+    owners = [weakref.ref(owner_of(array)) for array in held]
+    assert len(owners) == 3 * BATCHES
+    for _ in loader:
+        continue
+    del held
+    gc.collect()
+    assert sum(owner() is not None for owner in owners) <= 3
+
+
 @pytest.mark.parametrize("when", ["behind a pass", "in the middle of one"])
 def test_a_closed_cache_leaves_no_memory_in_its_loaders(own: Callable[..., Cache], when: str) -> None:
     """A training that is stopped early keeps no batch for a pass that cannot come."""
@@ -121,11 +141,8 @@ def test_a_closed_cache_leaves_no_memory_in_its_loaders(own: Callable[..., Cache
     loader, owners = cache.loader("train", framework="numpy"), []
     batches = iter(loader)
     for batch in batches if when == "behind a pass" else islice(batches, 1):
-        array = batch["video"]
-        while array.base is not None:
-            array = array.base
-        owners.append(weakref.ref(array))
-        del batch, array
+        owners.append(weakref.ref(owner_of(batch["video"])))
+        del batch
     cache.close()
     del batches
     gc.collect()
