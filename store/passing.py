@@ -167,12 +167,9 @@ def _mapped(handle: MemoryHandle, start: int) -> mmap.mmap | None:
         return None
     with handle.writable() as file:
         try:
-            mapped = mmap.mmap(file, REGION_BYTES, offset=start)
+            return mmap.mmap(file, REGION_BYTES, offset=start)
         except OSError:  # no addresses, or no memory for what the kernel notes of them
             return None
-    for advice in (mmap.MADV_DONTFORK, mmap.MADV_DONTDUMP):
-        mapped.madvise(advice)
-    return mapped
 
 
 class PassingMemory(Budget):

@@ -133,7 +133,7 @@ class _Source:
 
     def find(self, numbers: NDArray[np.int64]) -> None:
         """Look for frames, all at once: one by one it takes as long as reading a small picture."""
-        if len(self._frames) == 1:
+        if len(self._frames) <= 1:
             return
         at = np.minimum(self._frames.searchsorted(numbers), len(self._frames) - 1)
         there = self._frames[at] == numbers
