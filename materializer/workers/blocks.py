@@ -312,12 +312,8 @@ class _Images:
         if not self._contradicted and not self._bad:
             attributes = {"kind": str(block.kind), "clips": [part.recipe.key for part in self._parts]}
             codec = codec_for(block, self._out, self._clock, self._said.trials)
-            meta, room, target = (
-                ArrayMeta(block.shape, block.chunk_shape, codec, attributes),
-                self._room,
-                self._job.target,
-            )
-            written = target.write(block.key, self._out, meta) if room is None else room.seal(meta)
+            meta, room = ArrayMeta(block.shape, block.chunk_shape, codec, attributes), self._room
+            written = self._job.target.write(block.key, self._out, meta) if room is None else room.seal(meta)
             yield self._made_of(block, written, span)
 
     def _make(self, image: Image, pause: Callable[[], bool]) -> Iterator[Made | Report]:

@@ -284,7 +284,7 @@ class _Maker:
             for t, node in leaf.positions.get(number, ()):
                 picture = frame.planes() if clip.recipe.native else frame.at(node)
                 if clip.encoding is not None:
-                    self.clock.lap("augment")
+                    self.clock.settle()
                     clip.encoding.put(t, picture)
                     continue
                 if leaf.array is None:
