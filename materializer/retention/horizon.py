@@ -5,13 +5,14 @@ generation needs of it, wherever in the video its clips begin.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.planning.plan import GenerationPlan
 
-__all__ = ["Reach", "epochs_left", "generations_later", "may_last"]
+__all__ = ["Reach", "Reached", "epochs_left", "generations_later", "may_last"]
 
 
 def epochs_left(plan: GenerationPlan) -> int:
@@ -34,19 +35,40 @@ def may_last(plans: Sequence[GenerationPlan]) -> bool:
     return any(plan.first_epoch + plan.context.joined or epochs_left(plan) for plan in plans)
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The frames that clips of one task can have: m runs, of items of its videos."""
+
+    keys: Sequence[str]
+    """Content keys of its videos."""
+    video: NDArray[np.int64]
+    """(m,) of which of them each run is."""
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    """(m,) behind the last frame of each."""
+    stride: int
+    """In frames; 1 where clips are placed by time."""
+
+    @classmethod
+    def by(cls, plan: GenerationPlan) -> "Reached":
+        """By the task of a plan."""
+        items, sampling = plan.items, plan.task.sampling
+        stride = 1 if sampling.by_time else sampling.frame_stride
+        return cls(plan.videos.keys, items.video, items.begin, items.begin + items.frames, stride)
+
+
 class Reach:
     """The frames that clips of some videos can have, whatever is drawn: those of all items of each."""
 
-    def __init__(self, plans: Sequence[GenerationPlan], places: Sequence[NDArray[np.int64]], count: int) -> None:
-        """Of so many videos, and which of these each video of each plan is; -1 if none."""
+    def __init__(self, tasks: Sequence[Reached], places: Sequence[NDArray[np.int64]], count: int) -> None:
+        """Of so many videos, and which of these each video of each task is; -1 if none."""
         found = []
         self.strides = np.zeros(count, np.int64)
         """(V,) the greatest common divisor of the strides of all tasks that have the video."""
-        for plan, of_video in zip(plans, places, strict=True):
-            items, sampling = plan.items, plan.task.sampling
+        for task, of_video in zip(tasks, places, strict=True):
             mine = np.unique(of_video[of_video >= 0])
-            self.strides[mine] = np.gcd(self.strides[mine], 1 if sampling.by_time else sampling.frame_stride)
-            found.append(np.stack([of_video[items.video], items.begin, items.begin + items.frames]))
+            self.strides[mine] = np.gcd(self.strides[mine], task.stride)
+            found.append(np.stack([of_video[task.video], task.first, task.last]))
         video, first, last = np.concatenate(found, axis=1)
         there = (video >= 0) & (last > first)
         order = np.lexsort((first[there], video[there]))

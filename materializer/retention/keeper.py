@@ -34,7 +34,7 @@ from viewcache.materializer.retention.chosen import (
 )
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, lying_of, merged
 from viewcache.materializer.retention.density import Densities
-from viewcache.materializer.retention.horizon import epochs_left, may_last
+from viewcache.materializer.retention.horizon import Reached, epochs_left, may_last
 from viewcache.materializer.retention.intermediates import named
 from viewcache.materializer.retention.kept_objects import KeptObjects, Objects, ObjectsOf
 from viewcache.materializer.retention.kept_ways import KeptWays
@@ -130,6 +130,9 @@ class Keeper:
         """What could not be made since it was decided last, see `GenerationContext`."""
         self.settled = SettledWays()
         """What was chosen for the newest generation."""
+        self._reached: dict[int, Reached] = {}
+        """By task, as long as it is open. What lasts is made for all of them: the keys of pictures that one makes, whose
+        generation the others have read, are the same."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
         self._expected: dict[int, int] | None = None
@@ -161,6 +164,7 @@ class Keeper:
             newest = {work.task_id: work for _, mine in sorted(together.items()) for work, _ in mine}
             for task_id, work in newest.items():
                 self.settled.has(task_id, work.plan.videos.row_of_key)
+                self._reached[task_id] = Reached.by(work.plan)
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 for number, mine in sorted(together.items(), reverse=True)
@@ -236,6 +240,7 @@ class Keeper:
                 if not decided.place:
                     self._over(group_generation)
             self.settled.over(task_id)
+            self._reached.pop(task_id, None)
             self.densities.forget(self.settled.forget_gone())
             self._prices = self._found_prices()
             if self._lasting_of.pop(task_id, None):
@@ -350,7 +355,9 @@ class Keeper:
         kind = like([each.plan for each in plans], [work.task_id for work in case.works])
         average = partial(self._average.of, case.cost, kind, case.group_generation)
         choosing = partial(choose, plans, case.cost, self._settings, free_bytes, before, case.refused)
-        return choosing(partial(self.lying.find, case.group_generation), settled, self.densities, average, case.has)
+        lying, mine = partial(self.lying.find, case.group_generation), {work.task_id for work in case.works}
+        others = [each for task_id, each in self._reached.items() if task_id not in mine]
+        return choosing(lying, settled, self.densities, average, case.has, others)
 
     def _keep_all(self, case: _Case, free_bytes: int) -> Decided:
         """Every clip is kept."""

@@ -19,7 +19,7 @@ from viewcache.materializer.planning.devices import SOURCE
 from viewcache.materializer.retention.choice import Options
 from viewcache.materializer.retention.columns import Block, Columns, Limits, Once
 from viewcache.materializer.retention.density import Densities, DensityOf
-from viewcache.materializer.retention.horizon import Reach, generations_later, may_last
+from viewcache.materializer.retention.horizon import Reach, Reached, generations_later, may_last
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.needs import Floats, VideoRows
 from viewcache.materializer.retention.sources import Indexes, sketches_of
@@ -79,6 +79,7 @@ def weigh(
     whole_bytes: int = 1 << 62,
     densities: Densities | None = None,
     average: Callable[[tuple[str, ...], tuple[Way, ...], Floats], Floats] = lambda *given: given[-1],
+    others: Sequence[Reached] = (),
 ) -> Weighed:
     """Work out bytes and seconds of every way for every video, over all epochs that its tasks have left.
 
@@ -92,6 +93,7 @@ def weigh(
         whole_bytes: the same for all of it of one video.
         densities: what packed pictures of each video took; None = of none is anything known.
         average: gives the mean of the seconds that a generation costs, (V, ways), and those before it.
+        others: of tasks that are open and have nothing to come of this generation; pictures that last are theirs, too.
     """
     kinds = kinds_of([each.plan for each in plans])
     lasts = part_bytes > 0 and may_last([each.plan for each in plans])
@@ -107,7 +109,9 @@ def weigh(
     density: DensityOf = cache(partial(densities.of, cost.ladder))
     lasting = None
     if lasts:
-        reach = Reach([each.plan for each in plans], where.places, len(names))
+        mine, theirs = [Reached.by(each.plan) for each in plans], [] if of_images else others
+        places = [*where.places, *where.places_of(each.keys for each in theirs)]
+        reach = Reach([*mine, *theirs], places, len(names))
         lasting = Lasting(plans, kinds, ways, where, reach, part_bytes, cost.ladder, density)
     there = lying(lasting) if lying is not None and lasting is not None else {}
     by_columns = len(names) > MOST_INDEXES or of_images

@@ -16,7 +16,7 @@ from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
-from viewcache.materializer.retention.horizon import Reach, generations_later, may_last
+from viewcache.materializer.retention.horizon import Reach, Reached, generations_later, may_last
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 
 INDEX = index_of(300, 48)
@@ -64,7 +64,7 @@ def test_frames_that_clips_can_have(runs: list[tuple[int, int, int]]) -> None:
     items = Items(**columns)
     object.__setattr__(whole, "context", _with_items(whole, items))
     count = len(items.videos)
-    reach = Reach([whole], [np.arange(count)], count)
+    reach = Reach([Reached.by(whole)], [np.arange(count)], count)
     for k in range(4):
         expected = sorted({frame for v, b, n in runs if v == k for frame in range(b, b + n)})
         assert reach.frames(k).tolist() == expected
