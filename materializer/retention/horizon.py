@@ -43,9 +43,10 @@ class Reached:
     """Content keys of its videos."""
     video: NDArray[np.int64]
     """(m,) of which of them each run is."""
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    """(m,) behind the last frame of each."""
+    begin: NDArray[np.int64]
+    """(m,) the first frame of each."""
+    frames: NDArray[np.int64]
+    """(m,) how many it has."""
     stride: int
     """In frames; 1 where clips are placed by time."""
 
@@ -54,7 +55,7 @@ class Reached:
         """By the task of a plan."""
         items, sampling = plan.items, plan.task.sampling
         stride = 1 if sampling.by_time else sampling.frame_stride
-        return cls(plan.videos.keys, items.video, items.begin, items.begin + items.frames, stride)
+        return cls(plan.videos.keys, items.video, items.begin, items.frames, stride)
 
 
 class Reach:
@@ -68,7 +69,7 @@ class Reach:
         for task, of_video in zip(tasks, places, strict=True):
             mine = np.unique(of_video[of_video >= 0])
             self.strides[mine] = np.gcd(self.strides[mine], task.stride)
-            found.append(np.stack([of_video[task.video], task.first, task.last]))
+            found.append(np.stack([of_video[task.video], task.begin, task.begin + task.frames]))
         video, first, last = np.concatenate(found, axis=1)
         there = (video >= 0) & (last > first)
         order = np.lexsort((first[there], video[there]))

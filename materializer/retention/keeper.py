@@ -129,10 +129,7 @@ class Keeper:
         self._failed: dict[str, Hashable] = {}
         """What could not be made since it was decided last, see `GenerationContext`."""
         self.settled = SettledWays()
-        """What was chosen for the newest generation."""
-        self._reached: dict[int, Reached] = {}
-        """By task, as long as it is open. What lasts is made for all of them: the keys of pictures that one makes, whose
-        generation the others have read, are the same."""
+        """What was chosen for the newest generation, and what tasks reach."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
         self._expected: dict[int, int] | None = None
@@ -163,8 +160,7 @@ class Keeper:
         with self._deciding:
             newest = {work.task_id: work for _, mine in sorted(together.items()) for work, _ in mine}
             for task_id, work in newest.items():
-                self.settled.has(task_id, work.plan.videos.row_of_key)
-                self._reached[task_id] = Reached.by(work.plan)
+                self.settled.has(task_id, work.plan.videos.row_of_key, Reached.by(work.plan))
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 for number, mine in sorted(together.items(), reverse=True)
@@ -240,7 +236,6 @@ class Keeper:
                 if not decided.place:
                     self._over(group_generation)
             self.settled.over(task_id)
-            self._reached.pop(task_id, None)
             self.densities.forget(self.settled.forget_gone())
             self._prices = self._found_prices()
             if self._lasting_of.pop(task_id, None):
@@ -356,7 +351,7 @@ class Keeper:
         average = partial(self._average.of, case.cost, kind, case.group_generation)
         choosing = partial(choose, plans, case.cost, self._settings, free_bytes, before, case.refused)
         lying, mine = partial(self.lying.find, case.group_generation), {work.task_id for work in case.works}
-        others = [each for task_id, each in self._reached.items() if task_id not in mine]
+        others = self.settled.reached_by_others(mine)  # what lasts is made for all, so that its keys are the same
         return choosing(lying, settled, self.densities, average, case.has, others)
 
     def _keep_all(self, case: _Case, free_bytes: int) -> Decided:

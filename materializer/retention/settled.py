@@ -1,12 +1,16 @@
-"""What was chosen for each video, as far as a task that is open has it: an owner may be open for years."""
+"""What was chosen for each video, as far as a task that is open has it: an owner may be open for years.
 
-from collections.abc import Collection, Mapping
+What lasts is made for all of these tasks, so it is known here, too, which frames they reach.
+"""
+
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.materializer.retention.choice import Options
+from viewcache.materializer.retention.horizon import Reached
 from viewcache.materializer.retention.options import Weighed
 from viewcache.materializer.retention.ways import Way
 
@@ -71,6 +75,8 @@ class SettledWays:
         self._ways: dict[str, Way] = {}
         self._videos: dict[int, Collection[str]] = {}
         """Task → content keys of those of its newest plan."""
+        self._reached: dict[int, Reached] = {}
+        """Task → the frames of its newest plan's clips."""
 
     def __len__(self) -> int:
         """Of how many videos it is known."""
@@ -84,13 +90,18 @@ class SettledWays:
         """Take note of what was chosen for the newest generation, by the content key of the video."""
         self._ways.update(ways)
 
-    def has(self, task_id: int, videos: Collection[str]) -> None:
+    def has(self, task_id: int, videos: Collection[str], reached: Reached) -> None:
         """A task has these videos, by their content keys, and no others; whether one is among them is asked of each."""
-        self._videos[task_id] = videos
+        self._videos[task_id], self._reached[task_id] = videos, reached
+
+    def reached_by_others(self, tasks: Set[int]) -> list[Reached]:
+        """What clips of all other tasks can have."""
+        return [each for task_id, each in self._reached.items() if task_id not in tasks]
 
     def over(self, task_id: int) -> None:
         """A task is over."""
         self._videos.pop(task_id, None)
+        self._reached.pop(task_id, None)
 
     def forget_gone(self) -> set[str]:
         """Forget videos that no task has any more, if there must be some; returns them."""

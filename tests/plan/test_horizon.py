@@ -71,6 +71,33 @@ def test_frames_that_clips_can_have(runs: list[tuple[int, int, int]]) -> None:
         assert reach.counts[k] == len(expected)
 
 
+@given(st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=2, max_size=4), st.data())
+def test_pictures_are_the_same_for_whichever_tasks_it_is_decided(strides: list[int], data: st.DataObject) -> None:
+    """A task whose generation the others have read finds what was made for all of them."""
+    plans = [
+        plan_of(task_of(f"task{k}", 4, stride, batch=2), videos_of(3), epochs=2, later=9)
+        for k, stride in enumerate(strides)
+    ]
+    mine = data.draw(st.sets(st.sampled_from(range(len(plans))), min_size=1))
+
+    def keys(among: set[int]) -> dict[str, set[str]]:
+        rows = [np.ones(len(plans[k]), np.bool_) for k in sorted(among)]
+        to_come = [ToCome(plans[k], lambda _: INDEX, each, ~each) for k, each in zip(sorted(among), rows, strict=True)]
+        others = [Reached.by(each) for k, each in enumerate(plans) if k not in among]
+        settings = KeepSettings(BIG, "cheapest", "auto", 1 << 30)
+        found = choose(to_come, COST, settings, 0, others=others)
+        assert found is not None
+        assert found.weighed.lasting is not None
+        lasting = found.weighed.lasting
+        ways = [way for way in lasting.ways if not way.kept]
+        return {
+            video: {recipe.key for way in ways for recipe in lasting.recipes(place, way)}
+            for place, video in enumerate(lasting.videos)
+        }
+
+    assert keys(mine) == keys({*range(len(plans))})
+
+
 def _with_items(plan: GenerationPlan, items: Items) -> object:
     return replace(plan.context, items=items)
 

@@ -15,6 +15,7 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
+from viewcache.materializer.retention.horizon import Reached
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.packs import Packs
@@ -79,13 +80,15 @@ def test_videos_that_no_task_has_are_forgotten() -> None:
     """What was chosen for a video is known while a task has it: also while its readers pause, and no longer."""
     first, second = plan(5, 95, videos=VIDEOS), plan(5, 95, videos=VIDEOS // 2)
     ways, settled = chosen(first, Settled()).way_of(), SettledWays()
-    settled.has(1, first.videos.row_of_key)
+    settled.has(1, first.videos.row_of_key, Reached.by(first))
     settled.choose(ways)
     settled.choose({"ff" * 16: Way(0, None)})  # of a file that was replaced since
     assert settled.forget_gone() == {"ff" * 16}
-    settled.has(2, second.videos.row_of_key)
+    settled.has(2, second.videos.row_of_key, Reached.by(second))
     assert settled.forget_gone() == set()
+    assert [len(each.keys) for each in settled.reached_by_others({1})] == [VIDEOS // 2]
     settled.over(1)
+    assert [len(each.keys) for each in settled.reached_by_others(frozenset())] == [VIDEOS // 2]
     assert settled.forget_gone() == {*first.videos.keys} - {*second.videos.keys}
     assert settled.seen(later=False).ways == {key: ways[key] for key in second.videos.keys}
     settled.over(2)

@@ -1,6 +1,7 @@
 """Pictures that last behind their generation: found again by each later one, the same bytes, nothing decoded again."""
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -450,6 +451,33 @@ def test_what_was_decided_for_one_task_goes_with_it(tmp_path: Path, videos: Path
         got |= read_epochs(cache, range(2, 4))
         assert keeper.intermediates()
         assert same(got, {place: batch for place, batch in plenty.items() if place[0] < 4})
+
+
+def unlike(store: Path, videos: Path, **cache: Any) -> dict[str, Any]:
+    """Two tasks over the same videos, of strides 2 and 4."""
+    one: dict[str, Any] = config(store, videos, cache=cache, sampling={"samples_per_video": SAMPLES}, epochs=EPOCHS)
+    other = {**one["dataset"], "tag": "other", "sampling": {**one["dataset"]["sampling"], "frame_stride": 4}}
+    return {**one, "dataset": [one["dataset"], other]}
+
+
+@pytest.mark.parametrize("lags", ["train", "other"])
+def test_a_task_that_lags_uses_what_all_have_made(tmp_path: Path, videos: Path, lags: str) -> None:
+    """When others have read a generation, it is decided for one task alone: that makes no second set of pictures."""
+    first, second = sorted(("train", "other"), key=lambda name: name == lags)
+    with viewcache.open(unlike(tmp_path, videos, budget=5_000_000)) as cache:
+        got: dict[str, dict[tuple[int, int], Any]] = {first: {}, second: {}}
+        for epoch in range(-3, EPOCHS):
+            for task, now in (first, epoch + 3), (second, epoch):
+                for iteration in range(cache.task(task).iterations(now)) if 0 <= now < EPOCHS else ():
+                    got[task][now, iteration] = cache.read(task, now, iteration)
+                cache.owner.look_ahead.wait_idle()
+                assert cache.owner.dispatcher is not None
+                assert cache.owner.dispatcher.wait_idle(60)
+        pictures = "select video, count(*) from objects where kind = 'aug' and state = 'ready' group by video"
+        assert sorted(sql(cache, pictures)) == [(f"v{k}", 1) for k in range(4)]
+    shutil.rmtree(tmp_path / "objects")
+    with viewcache.open(unlike(tmp_path, videos, budget=10**8, keep="leaves")) as cache:
+        assert all(same(got[task], pixels(cache, task)) for task in got)
 
 
 def test_more_epochs_go_on_with_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
