@@ -49,13 +49,15 @@ class Reached:
     """(m,) how many it has."""
     stride: int
     """In frames; 1 where clips are placed by time."""
+    later: float
+    """Generations like the one at hand that come behind it."""
 
     @classmethod
     def by(cls, plan: GenerationPlan) -> "Reached":
         """By the task of a plan."""
         items, sampling = plan.items, plan.task.sampling
         stride = 1 if sampling.by_time else sampling.frame_stride
-        return cls(plan.videos.keys, items.video, items.begin, items.frames, stride)
+        return cls(plan.videos.keys, items.video, items.begin, items.frames, stride, generations_later([plan]))
 
 
 class Reach:

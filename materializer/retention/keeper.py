@@ -159,8 +159,7 @@ class Keeper:
         cost = self.cost()
         with self._deciding:
             newest = {work.task_id: work for _, mine in sorted(together.items()) for work, _ in mine}
-            for task_id, work in newest.items():
-                self.settled.has(task_id, work.plan.videos.row_of_key, Reached.by(work.plan))
+            self.settled.has({key: (it.plan.videos.row_of_key, Reached.by(it.plan)) for key, it in newest.items()})
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 for number, mine in sorted(together.items(), reverse=True)

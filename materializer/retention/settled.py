@@ -77,6 +77,8 @@ class SettledWays:
         """Task → content keys of those of its newest plan."""
         self._reached: dict[int, Reached] = {}
         """Task → the frames of its newest plan's clips."""
+        self._going: Set[int] = frozenset()
+        """Tasks with something to come of what is planned."""
 
     def __len__(self) -> int:
         """Of how many videos it is known."""
@@ -90,18 +92,30 @@ class SettledWays:
         """Take note of what was chosen for the newest generation, by the content key of the video."""
         self._ways.update(ways)
 
-    def has(self, task_id: int, videos: Collection[str], reached: Reached) -> None:
-        """A task has these videos, by their content keys, and no others; whether one is among them is asked of each."""
-        self._videos[task_id], self._reached[task_id] = videos, reached
+    def has(self, tasks: Mapping[int, tuple[Collection[str], Reached]]) -> None:
+        """What is to come is of these tasks; each has some videos, and no others.
+
+        Of their content keys it is asked whether one is among them; there may be a million.
+        """
+        self._going = tasks.keys()
+        for task_id, (videos, reached) in tasks.items():
+            self._videos[task_id], self._reached[task_id] = videos, reached
 
     def reached_by_others(self, tasks: Set[int]) -> list[Reached]:
-        """What clips of all other tasks can have."""
-        return [each for task_id, each in self._reached.items() if task_id not in tasks]
+        """What clips of all other tasks can have.
+
+        One that has read all counts as long as the others have no more than a generation behind the one at hand: to
+        make other pictures for so few epochs does not pay, and to keep its frames for many does not either.
+        """
+        goes_on = any(self._reached[task_id].later > 1 for task_id in self._going)
+        others = (item for item in self._reached.items() if item[0] not in tasks)
+        return [each for task_id, each in others if task_id in self._going or each.later or not goes_on]
 
     def over(self, task_id: int) -> None:
         """A task is over."""
         self._videos.pop(task_id, None)
         self._reached.pop(task_id, None)
+        self._going = self._going - {task_id}
 
     def forget_gone(self) -> set[str]:
         """Forget videos that no task has any more, if there must be some; returns them."""
