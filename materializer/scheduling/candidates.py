@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from viewcache.errors import ViewcacheError
 from viewcache.materializer.storage.ledger import Copy
 
-__all__ = ["Candidates"]
+__all__ = ["Candidates", "rest_s"]
 
 _log = logging.getLogger("viewcache.evictor")
 
@@ -27,6 +27,11 @@ gone by as that took, and at most so many seconds: each reader that moves on is 
 takes 20 ms."""
 SHARE = 10
 """One part of so many of the tier is asked for ahead; when half of it has left, the policy is asked again."""
+
+
+def rest_s(took_s: float) -> float:
+    """How long a policy is not asked again, of whose answer nothing could leave."""
+    return min(REST * took_s, LONGEST_REST_S)
 
 
 class Candidates:
@@ -144,7 +149,7 @@ class Candidates:
     def in_vain(self) -> None:
         """Of the last answer nothing could leave."""
         with self._changed:
-            self._rests_until = self._asked_at + min(REST * self._took_s, LONGEST_REST_S)
+            self._rests_until = self._asked_at + rest_s(self._took_s)
 
     def reconsider(self) -> None:
         """Something may leave that could not."""

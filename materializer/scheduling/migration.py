@@ -18,6 +18,7 @@ from itertools import chain
 
 from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
 from viewcache.materializer.planning.size import clip_bound
+from viewcache.materializer.scheduling.candidates import rest_s
 from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.moves import Moves
 from viewcache.materializer.scheduling.residents import Residents, room_for
@@ -142,6 +143,8 @@ class Mover:
         """So many of both are looked through for what has left memory by another way."""
         self._paused_until = 0.0
         """Monotonic seconds; a move that failed would fail at once again."""
+        self._rests_until = 0.0
+        """The same; until then no policy is asked what nothing wants: it named nothing when it was asked last."""
         self._movers = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="viewcache-move")
         self._thread = threading.Thread(target=self._run, name="viewcache-mover", daemon=True)
 
@@ -325,8 +328,15 @@ class Mover:
         if over <= 0 and not (remote is not None and self._dispatcher.full):
             return
         need = max(local.used_bytes - int(local.budget_bytes * self._watermarks.low), local.budget_bytes // SHARE)
-        near = set(self._near())
-        for copy, wanted in self._ledger.candidates(LOCAL, need, self._evictor.protected() | near):
+        if remote is None and time.monotonic() < self._rests_until:
+            return
+        near, asked_at = set(self._near()), time.monotonic()
+        candidates = self._ledger.candidates(LOCAL, need, self._evictor.protected() | near)
+        if all(wanted for _, wanted in candidates):
+            # Each batch that is read wakes the mover, and in a full tier all may be wanted for hundreds of epochs.
+            answered_at = time.monotonic()
+            self._rests_until = answered_at + rest_s(answered_at - asked_at)
+        for copy, wanted in candidates:
             if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
                 self._evictor.give_up([copy])
             elif remote is not None and not self._moves.is_under_way(copy.key, REMOTE):
