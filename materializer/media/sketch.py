@@ -99,6 +99,8 @@ class SketchedIndex:
 
     def cost(self, frames: np.ndarray) -> DecodeCost:
         """What some frames (numbers, sorted and unique) take when they are decoded together."""
+        if not len(frames):
+            return DecodeCost(0, 0)
         group = frames // self.group
         last = np.append(group[1:] != group[:-1], True)  # of each group of pictures
         packets = int((frames[last] - group[last] * self.group).sum() + last.sum())

@@ -21,7 +21,7 @@ from viewcache.materializer.retention.balance import RULES, Times, times_of
 from viewcache.materializer.retention.choice import WayChoice, taken
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.fixed_share import keep_share
-from viewcache.materializer.retention.horizon import Reached, generations_later, may_last
+from viewcache.materializer.retention.horizon import generations_later, may_last
 from viewcache.materializer.retention.kept_ways import KeptWays, by_video
 from viewcache.materializer.retention.lasting import Lasting, part_bytes_for
 from viewcache.materializer.retention.near import FarFile, far_files, with_files
@@ -285,7 +285,6 @@ def choose(
     densities: Densities | None = None,
     average: Callable[[tuple[str, ...], tuple[Way, ...], Floats], Floats] = lambda *given: given[-1],
     has: Callable[[str], bool] = lambda _: False,
-    others: Sequence[Reached] = (),
     *,
     tells: bool = False,
 ) -> Chosen | None:
@@ -303,7 +302,6 @@ def choose(
         densities: what packed pictures of each video took.
         average: of what a generation costs, see `weigh`.
         has: whether an object lies in the store, by its content key.
-        others: what other tasks that are open reach, see `weigh`.
         tells: say what it costs too where every clip is kept.
     """
     budget = settings.budget_bytes - free_bytes
@@ -331,7 +329,7 @@ def choose(
         whole_bytes=settings.whole_bytes,
         densities=densities,
         average=average,
-        others=others,
+        others=settled.others,
     )
     unusable = np.flatnonzero([video in refused for video in weighed.videos] if refused else [])
     for column in (k for k, way in enumerate(weighed.ways) if way.intermediate is not None):

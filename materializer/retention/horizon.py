@@ -4,7 +4,7 @@ What is drawn there is not known yet. Each further epoch is expected to need of 
 generation needs of it, wherever in the video its clips begin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from viewcache.materializer.planning.plan import GenerationPlan
 
-__all__ = ["Reach", "Reached", "epochs_left", "generations_later", "may_last"]
+__all__ = ["Reach", "Reached", "epochs_left", "generations_later", "may_last", "reached_by_others"]
 
 
 def epochs_left(plan: GenerationPlan) -> int:
@@ -49,15 +49,37 @@ class Reached:
     """(m,) how many it has."""
     stride: int
     """In frames; 1 where clips are placed by time."""
-    later: float
-    """Generations like the one at hand that come behind it."""
 
     @classmethod
     def by(cls, plan: GenerationPlan) -> "Reached":
         """By the task of a plan."""
         items, sampling = plan.items, plan.task.sampling
         stride = 1 if sampling.by_time else sampling.frame_stride
-        return cls(plan.videos.keys, items.video, items.begin, items.frames, stride, generations_later([plan]))
+        return cls(plan.videos.keys, items.video, items.begin, items.frames, stride)
+
+
+def reached_by_others(
+    newest: Mapping[int, tuple[int, GenerationPlan]], number: int, tasks: Collection[int]
+) -> list[Reached]:
+    """What clips of other tasks can have: pictures that last are made for all, or each would have keys of its own.
+
+    A task counts that has epochs behind its newest plan; one in its last generation, or through with it, for that and
+    those before: tasks of the same length end one after the other, and the last of them uses what is there. One of a
+    single generation does not, since nothing lasts for it: the pictures of a training would be of all frames of one
+    validation. Nor do images, of which each picture is of one frame.
+
+    Args:
+        newest: the newest plan of each task of which something is planned, and its generation of the group; by task.
+        number: the generation of the group for which it is decided what is kept.
+        tasks: those for which it is.
+    """
+    counted = (
+        plan
+        for task_id, (generation, plan) in newest.items()
+        if epochs_left(plan) or (plan.first_epoch and generation >= number)
+        if task_id not in tasks and plan.blocks is None
+    )
+    return [*map(Reached.by, counted)]
 
 
 class Reach:

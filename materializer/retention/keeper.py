@@ -34,7 +34,7 @@ from viewcache.materializer.retention.chosen import (
 )
 from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, lying_of, merged
 from viewcache.materializer.retention.density import Densities
-from viewcache.materializer.retention.horizon import Reached, epochs_left, may_last
+from viewcache.materializer.retention.horizon import epochs_left, may_last, reached_by_others
 from viewcache.materializer.retention.intermediates import named
 from viewcache.materializer.retention.kept_objects import KeptObjects, Objects, ObjectsOf
 from viewcache.materializer.retention.kept_ways import KeptWays
@@ -129,7 +129,7 @@ class Keeper:
         self._failed: dict[str, Hashable] = {}
         """What could not be made since it was decided last, see `GenerationContext`."""
         self.settled = SettledWays()
-        """What was chosen for the newest generation, and what tasks reach."""
+        """What was chosen for the newest generation."""
         self._lasting_of: dict[int, dict[int, int]] = {}
         """Task → the same of what it will need; whose readers pause has not ended."""
         self._expected: dict[int, int] | None = None
@@ -159,7 +159,9 @@ class Keeper:
         cost = self.cost()
         with self._deciding:
             newest = {work.task_id: work for _, mine in sorted(together.items()) for work, _ in mine}
-            self.settled.has({key: (it.plan.videos.row_of_key, Reached.by(it.plan)) for key, it in newest.items()})
+            newest_plans = {task_id: (work.group_generation, work.plan) for task_id, work in newest.items()}
+            for task_id, work in newest.items():
+                self.settled.has(task_id, work.plan.videos.row_of_key)
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
                 for number, mine in sorted(together.items(), reverse=True)
@@ -173,8 +175,9 @@ class Keeper:
             for number in chain(open_again, self._of_superseded_packs(sorted(places))):
                 begun = time.monotonic()
                 later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
-                settled = self.settled.seen(later=later)
                 mine = together[number], places[number]
+                others = reached_by_others(newest_plans, number, {work.task_id for work, _ in mine[0]})
+                settled = self.settled.seen(later=later, others=others)
                 self._decided[number] = self._decide_or_not(number, *mine, cost, settled, guard, making)
                 give_back_after(max(len(work.plan.videos) for work, _ in together[number]))
                 self._observer.decided(begun)
@@ -349,9 +352,7 @@ class Keeper:
         kind = like([each.plan for each in plans], [work.task_id for work in case.works])
         average = partial(self._average.of, case.cost, kind, case.group_generation)
         choosing = partial(choose, plans, case.cost, self._settings, free_bytes, before, case.refused)
-        lying, mine = partial(self.lying.find, case.group_generation), {work.task_id for work in case.works}
-        others = self.settled.reached_by_others(mine)  # what lasts is made for all, so that its keys are the same
-        return choosing(lying, settled, self.densities, average, case.has, others)
+        return choosing(partial(self.lying.find, case.group_generation), settled, self.densities, average, case.has)
 
     def _keep_all(self, case: _Case, free_bytes: int) -> Decided:
         """Every clip is kept."""

@@ -166,7 +166,10 @@ class Lasting:
             key, index = self.videos[place], self._plans[number].index_of(row)
             if how is None and index.native_bytes is None:
                 return ()  # such planes cannot be kept
-            frames = self.reach.frames(place)
+            reached = self.reach.frames(place)
+            frames = reached[reached < index.frames]  # another task may have been planned by a header that lies
+            if not len(frames):
+                return ()
             if codec == LOSSY:
                 assert how is not None  # there is a loss behind the resize only
                 frames = whole_groups(frames, encoding_order(index.frames, stride_of(how[0][-1].params)))

@@ -1,9 +1,6 @@
-"""What was chosen for each video, as far as a task that is open has it: an owner may be open for years.
+"""What was chosen for each video, as far as a task that is open has it: an owner may be open for years."""
 
-What lasts is made for all of these tasks, so it is known here, too, which frames they reach.
-"""
-
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +25,8 @@ class Settled:
     """By the content key of the video; as long as it costs little more than the best, it stays."""
     later: bool = False
     """Whether it was chosen for a later generation: nothing is built that the later one does not keep."""
+    others: Sequence[Reached] = ()
+    """What tasks reach of which nothing is to come of this generation: what lasts is made for them, too."""
 
     def seen_in(self, weighed: Weighed) -> Options:
         """What a rule is to choose among."""
@@ -75,47 +74,26 @@ class SettledWays:
         self._ways: dict[str, Way] = {}
         self._videos: dict[int, Collection[str]] = {}
         """Task → content keys of those of its newest plan."""
-        self._reached: dict[int, Reached] = {}
-        """Task → the frames of its newest plan's clips."""
-        self._going: Set[int] = frozenset()
-        """Tasks with something to come of what is planned."""
 
     def __len__(self) -> int:
         """Of how many videos it is known."""
         return len(self._ways)
 
-    def seen(self, *, later: bool) -> Settled:
-        """What a rule is told; ``later`` as there."""
-        return Settled(self._ways, later=later)
+    def seen(self, *, later: bool, others: Sequence[Reached] = ()) -> Settled:
+        """What a rule is told; arguments as there."""
+        return Settled(self._ways, later=later, others=others)
 
     def choose(self, ways: Mapping[str, Way]) -> None:
         """Take note of what was chosen for the newest generation, by the content key of the video."""
         self._ways.update(ways)
 
-    def has(self, tasks: Mapping[int, tuple[Collection[str], Reached]]) -> None:
-        """What is to come is of these tasks; each has some videos, and no others.
-
-        Of their content keys it is asked whether one is among them; there may be a million.
-        """
-        self._going = tasks.keys()
-        for task_id, (videos, reached) in tasks.items():
-            self._videos[task_id], self._reached[task_id] = videos, reached
-
-    def reached_by_others(self, tasks: Set[int]) -> list[Reached]:
-        """What clips of all other tasks can have.
-
-        One that has read all counts as long as the others have no more than a generation behind the one at hand: to
-        make other pictures for so few epochs does not pay, and to keep its frames for many does not either.
-        """
-        goes_on = any(self._reached[task_id].later > 1 for task_id in self._going)
-        others = (item for item in self._reached.items() if item[0] not in tasks)
-        return [each for task_id, each in others if task_id in self._going or each.later or not goes_on]
+    def has(self, task_id: int, videos: Collection[str]) -> None:
+        """A task has these videos, by their content keys, and no others; whether one is among them is asked of each."""
+        self._videos[task_id] = videos
 
     def over(self, task_id: int) -> None:
         """A task is over."""
         self._videos.pop(task_id, None)
-        self._reached.pop(task_id, None)
-        self._going = self._going - {task_id}
 
     def forget_gone(self) -> set[str]:
         """Forget videos that no task has any more, if there must be some; returns them."""

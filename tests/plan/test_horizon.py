@@ -16,7 +16,14 @@ from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
-from viewcache.materializer.retention.horizon import Reach, Reached, generations_later, may_last
+from viewcache.materializer.retention.horizon import (
+    Reach,
+    Reached,
+    generations_later,
+    may_last,
+    reached_by_others,
+)
+from viewcache.materializer.retention.settled import Settled
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
 
 INDEX = index_of(300, 48)
@@ -85,7 +92,7 @@ def test_pictures_are_the_same_for_whichever_tasks_it_is_decided(strides: list[i
         to_come = [ToCome(plans[k], lambda _: INDEX, each, ~each) for k, each in zip(sorted(among), rows, strict=True)]
         others = [Reached.by(each) for k, each in enumerate(plans) if k not in among]
         settings = KeepSettings(BIG, "cheapest", "auto", 1 << 30)
-        found = choose(to_come, COST, settings, 0, others=others)
+        found = choose(to_come, COST, settings, 0, settled=Settled(others=others))
         assert found is not None
         assert found.weighed.lasting is not None
         lasting = found.weighed.lasting
@@ -96,6 +103,24 @@ def test_pictures_are_the_same_for_whichever_tasks_it_is_decided(strides: list[i
         }
 
     assert keys(mine) == keys({*range(len(plans))})
+
+
+def test_which_other_tasks_count() -> None:
+    """Those that go on, and for the generations that they had those that are through, unless it is their only one."""
+
+    def others(mine: int, number: int, *newest: tuple[int, int]) -> list[int]:
+        """Videos of the tasks that count for one of them: its number is that of its videos; each has some epochs."""
+        plans = {
+            videos: (at, plan(5, epochs - 5 * at - 5, number=at, videos=videos))
+            for videos, (at, epochs) in enumerate(newest, 1)
+        }
+        return [len(each.keys) for each in reached_by_others(plans, number, {mine})]
+
+    assert others(1, 0, (0, 30), (0, 30), (0, 5)) == [2], "frames of a validation are not kept for a training"
+    assert others(3, 0, (0, 30), (0, 30), (0, 5)) == [1, 2]
+    assert others(1, 4, (5, 30), (5, 30)) == [2], "the second has read its last generation"
+    assert others(1, 6, (6, 90), (5, 30)) == [], "the first goes on alone"
+    assert others(1, 6, (6, 90), (4, 30)) == [2], "the second will come to it"
 
 
 def _with_items(plan: GenerationPlan, items: Items) -> object:

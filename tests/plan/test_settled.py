@@ -15,7 +15,6 @@ from viewcache.catalog.records import ObjectKind
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
-from viewcache.materializer.retention.horizon import Reached
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.lying import Lying
 from viewcache.materializer.retention.packs import Packs
@@ -80,38 +79,18 @@ def test_videos_that_no_task_has_are_forgotten() -> None:
     """What was chosen for a video is known while a task has it: also while its readers pause, and no longer."""
     first, second = plan(5, 95, videos=VIDEOS), plan(5, 95, videos=VIDEOS // 2)
     ways, settled = chosen(first, Settled()).way_of(), SettledWays()
-    settled.has({1: (first.videos.row_of_key, Reached.by(first))})
+    settled.has(1, first.videos.row_of_key)
     settled.choose(ways)
     settled.choose({"ff" * 16: Way(0, None)})  # of a file that was replaced since
     assert settled.forget_gone() == {"ff" * 16}
-    settled.has({2: (second.videos.row_of_key, Reached.by(second))})
+    settled.has(2, second.videos.row_of_key)
     assert settled.forget_gone() == set()
-    assert [len(each.keys) for each in settled.reached_by_others({1})] == [VIDEOS // 2]
     settled.over(1)
-    assert [len(each.keys) for each in settled.reached_by_others(frozenset())] == [VIDEOS // 2]
     assert settled.forget_gone() == {*first.videos.keys} - {*second.videos.keys}
     assert settled.seen(later=False).ways == {key: ways[key] for key in second.videos.keys}
     settled.over(2)
     assert settled.forget_gone() == {*second.videos.keys}
     assert not len(settled)
-
-
-def test_a_task_that_has_read_all_counts_while_the_others_end_too() -> None:
-    """What lasts is as it was made for both; the frames of a task that is over are not kept for a long training."""
-
-    def others(mine: int, *going: tuple[int, int]) -> list[int]:
-        """Videos of the tasks that count for one of them; those that go on have so many epochs behind five."""
-        plans = {task_id: plan(5, later, videos=task_id) for task_id, later in going}
-        settled.has({task_id: (each.videos.row_of_key, Reached.by(each)) for task_id, each in plans.items()})
-        return sorted(len(each.keys) for each in settled.reached_by_others({mine}))
-
-    settled = SettledWays()
-    assert others(1, (1, 20), (2, 10), (3, 0)) == [2, 3]
-    assert others(1, (1, 15), (2, 10)) == [2], "the third has read its last generation, and the others go on"
-    assert others(1, (1, 10)) == [2], "the second is between two generations, or its readers pause"
-    assert others(1, (1, 5), (2, 5)) == [2, 3]
-    assert others(2, (2, 5)) == [1, 3]
-    assert others(2, (2, 0)) == [1, 3]
 
 
 def test_objects_that_are_gone_are_forgotten(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.invented import index_of
 from tests.plan.plans import plan_of, task_of, videos_of
 from viewcache.materializer.dataset.videos import Videos
+from viewcache.materializer.media.media_index import DecodeCost
 from viewcache.materializer.media.sketch import SketchedIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.retention import options
@@ -41,6 +42,7 @@ def test_columns_are_sketches(each: list[tuple[int, int]], data: st.DataObject) 
     flat = np.array(list(chain.from_iterable(wanted)), np.int32)
     bounds = np.cumsum([0, *map(len, wanted)])
     assert columns.packets(flat, bounds).tolist() == one_by_one.packets(flat, bounds).tolist()
+    assert all(each.cost(flat[:0]) == DecodeCost(0, 0) for each in sketches)
     video = np.repeat(np.arange(len(each)), [len(mine) for mine in wanted])
     last = np.repeat(flat[bounds[1:] - 1], np.diff(bounds))
     spans = video, flat, last

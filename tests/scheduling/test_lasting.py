@@ -480,6 +480,31 @@ def test_a_task_that_lags_uses_what_all_have_made(tmp_path: Path, videos: Path, 
         assert all(same(got[task], pixels(cache, task)) for task in got)
 
 
+@pytest.mark.parametrize("ends", ["through", "leaves"])
+def test_a_task_that_is_over_widens_nothing(tmp_path: Path, videos: Path, ends: str) -> None:
+    """Of a training over segments pictures of these last, whatever has looked at whole videos once."""
+    labels = tmp_path / "segments.csv"
+    labels.write_text("video,start_s,end_s\n" + "".join(f"v{k}.mp4,0.0,0.4\n" for k in range(4)))
+    given = unlike(tmp_path / "store", videos, budget=600_000)
+    train, other = given["dataset"]
+    given["dataset"] = [{**train, "labels": str(labels)}, {**other, "epochs": 1}]
+    with viewcache.open(given) as cache:
+        for epoch in range(EPOCHS):
+            for task, until in ("train", EPOCHS), ("other", 1):
+                for iteration in range(cache.task(task).iterations(epoch)) if epoch < until else ():
+                    cache.read(task, epoch, iteration)
+            if epoch == 1 and ends == "leaves":
+                cache.leave("other")
+            cache.owner.look_ahead.wait_idle()
+            assert cache.owner.dispatcher is not None
+            assert cache.owner.dispatcher.wait_idle(60)
+            if epoch == 5:
+                fed = packets(cache)
+        assert packets(cache) == fed, "nothing is decoded any more"
+        lasting = "select video from objects where kind = 'aug' and state = 'ready' and frames < 20"
+        assert sorted(sql(cache, lasting)) == [(f"v{k}",) for k in range(4)]
+
+
 def test_more_epochs_go_on_with_what_lasts(tmp_path: Path, videos: Path, plenty: Any) -> None:
     """Epochs are raised in the middle: what was made is of use to those that came."""
     with opened(tmp_path, videos, epochs=6) as cache:
