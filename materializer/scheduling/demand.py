@@ -63,7 +63,7 @@ class Board(State[str]):
 
     def __init__(self, ledger: Ledger) -> None:
         """Start with nobody waiting."""
-        super().__init__(ObjectStates(ledger.has))
+        super().__init__(ObjectStates(ledger.has, ledger.is_leaving))
         self.changed = threading.Condition(threading.RLock())
         self._ledger = ledger
         self._positions: dict[int, tuple[Position, ...]] = {}

@@ -402,7 +402,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self.evictor.damaged(copy)
         for key, why, failure in report.failures():
             self._bad.add({key: self._take(running, key)}, why, failure, report.bad_parts.get(key))
-        self._ledger.add_shortfalls(report.silenced, report.unpacked, report.untracked)
+        self._ledger.errors.shortfalls(report.silenced, report.unpacked, report.untracked)
         if report.error_kind == BadVideo.kind:
             self._bad.add({key: self._take(running, key) for key in list(running.wanted)}, report.error)
         elif report.error and running.passages:
@@ -411,7 +411,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             for error, waiting in running.failures(report):
                 _log.error("job failed: %s", error, extra={"action": "job_failed"})
                 for work, rows in waiting:
-                    self._ledger.add_error(work.task_id, len(rows), error)
+                    self._ledger.errors.error(work.task_id, len(rows), error)
                     self._board.fail(work, rows, error)
         self._end(running, full=bool(report.broken or (report.error and not running.passages)))
 

@@ -102,12 +102,11 @@ class Evictor:
                 return False
             return before_s is None or evictable(self.next_due_in_s(copy.key), before_s)
 
-        def forget() -> list[Copy]:
+        def forget(gone: list[Copy]) -> None:
             nonlocal later, failure
             share = eviction_bytes(need, tier.free_bytes, tier.budget_bytes)
             lacking = max(need - tier.free_bytes, 1)  # whoever asks has found no room
             spared = self._ledger.spared(LOCAL, self.protected())
-            gone: list[Copy] = []
             found = seen = 0
             asked = False
             # As many as if the policy had been asked now are looked at, but no more leave than are needed soon.
@@ -131,7 +130,6 @@ class Evictor:
             self._candidates.put_back(stays)
             if before_s == math.inf and not (gone or later or failure):
                 self._candidates.in_vain()
-            return gone
 
         self._leave(need, forget)
         if failure is not None:
@@ -156,38 +154,40 @@ class Evictor:
 
     def give_up(self, copies: list[Copy], reason: str | None = None) -> None:
         """Let copies of one tier leave it, unless somebody reads them; ``reason`` in the place of the policy's."""
-        self._leave(_bytes(copies), lambda: self._ledger.leave(copies, reason))
+        self._leave(_bytes(copies), lambda gone: gone.extend(self._ledger.leave(copies, reason)))
 
     def passed(self, copies: list[Copy]) -> list[Copy]:
         """Give up copies that have passed through memory, unless somebody reads them; returns those that are gone."""
-        gone: list[Copy] = []
-
-        def forget() -> list[Copy]:
-            gone.extend(self._ledger.passed(copies))
-            return gone
-
-        self._leave(None, forget)
-        return gone
+        return self._leave(None, lambda gone: gone.extend(self._ledger.passed(copies)))
 
     def damaged(self, copy: Copy) -> None:
         """Give up a copy whose bytes are not what they were; whoever needs it has it made again."""
         with self._board.changed:  # no job may make the object again before its old bytes are gone
-            self._leave(None, lambda: [copy] if self._ledger.drop(copy, "rebuild") else [])
+            self._leave(None, lambda gone: gone.extend([copy] if self._ledger.drop(copy, "rebuild") else []))
 
-    def _leave(self, need: int | None, forget: Callable[[], list[Copy]]) -> None:
+    def _leave(self, need: int | None, forget: Callable[[list[Copy]], None]) -> list[Copy]:
         """The one way in which copies leave: they are forgotten, then deleted, then who needs or watches them is told.
+
+        Until they are deleted nobody makes them again (`Ledger.is_leaving`): he would find the old bytes, and these
+        would go when readers have them.
 
         Args:
             need: bytes that were to be free; None = this is no eviction.
-            forget: has the ledger forget copies, so that nobody takes hold of them any more, and returns these.
+            forget: has the ledger forget copies, so that nobody takes hold of them any more, and adds these to a list.
+
+        Returns:
+            What has left.
         """
         begun = time.monotonic()
         with self._counting:
             self._leaving += 1
+        copies: list[Copy] = []
         try:
-            copies = forget()
-            for copy in copies:
-                self._tiers.delete(copy)
+            try:
+                forget(copies)
+            finally:
+                for copy in copies:
+                    self._tiers.delete(copy)
             if copies:
                 with self._board.changed:
                     works = self._works()
@@ -199,8 +199,11 @@ class Evictor:
         finally:
             with self._counting:
                 self._leaving -= 1
+                if not self._leaving:
+                    self._ledger.none_leaves()
         if need is not None:
             self.observer.evicted(begun, need, copies)
+        return copies
 
     def rebuild(self, copies: Sequence[Copy], wrong: Mapping[int, Exception]) -> int:
         """Give up what a reader found damaged of some copies; returns how many those were.
@@ -208,8 +211,9 @@ class Evictor:
         What could not be reached stays: its tier counts as unreachable meanwhile.
         """
         damaged = {k: error for k, error in wrong.items() if isinstance(error, ChunkDamaged)}
-        for k, error in damaged.items():
-            _log.warning("rebuilding an object: %s", error, extra={"action": "rebuild"})
+        objects = {copies[k].key: k for k in reversed(damaged)}  # a block has many pictures
+        for k in reversed(objects.values()):
+            _log.warning("rebuilding an object: %s", damaged[k], extra={"action": "rebuild"})
             self.damaged(copies[k])
         return len(damaged)
 

@@ -363,6 +363,8 @@ class Mover:
 
     def _begin(self, copy: Copy, target: Tier, *, falls: bool) -> _Move | None:
         """Hold the copy and reserve room for it; None if there is none, or the copy has just left."""
+        if self._ledger.is_leaving(copy.key, target.name):
+            return None
         reservation = target.reserve(_bound(copy))
         if reservation is None:
             return None

@@ -68,15 +68,21 @@ class Position:
 class ObjectStates(Generic[Key]):
     """How far each object is: ready, being made, or planned."""
 
-    def __init__(self, has: Callable[[Key], bool]) -> None:
-        """Start with nothing being made; ``has`` says whether an object lies in the store."""
+    def __init__(self, has: Callable[[Key], bool], is_leaving: Callable[[Key], bool] = lambda _: False) -> None:
+        """Start with nothing being made.
+
+        Args:
+            has: says whether an object lies in the store.
+            is_leaving: says whether one has left and its bytes are about to be deleted; until then nobody makes it.
+        """
         self.has = has
+        self.is_leaving = is_leaving
         self.making: dict[Key, int] = {}
         """Key → number of the job that makes it."""
 
     def is_planned(self, key: Key) -> bool:
-        """Whether an object is neither there nor being made."""
-        return key not in self.making and not self.has(key)
+        """Whether an object is neither there nor being made, and may be made."""
+        return key not in self.making and not self.has(key) and not self.is_leaving(key)
 
 
 def edges_of(recipe: Recipe) -> int:

@@ -9,11 +9,12 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
-from viewcache.catalog.records import CopyRow, EventRow, IoSampleRow
-from viewcache.errors import BadVideo, Broken, ViewcacheError
+from viewcache.catalog.records import CopyRow, IoSampleRow
+from viewcache.errors import Broken
+from viewcache.materializer.storage.error_events import ErrorEvents
 from viewcache.materializer.storage.eviction import Eviction, Victim
 from viewcache.materializer.storage.leases import Leases
 from viewcache.materializer.storage.shelf import Copy, Shelf, written_row
@@ -34,6 +35,9 @@ READS_AT_ONCE = 4096
 PASSED_S = 5.0
 """So long an object that was read from memory counts among what lies there: what the catalog says of where readers are
 is up to three seconds older than that (a second until it is written, two for which a snapshot is used again)."""
+
+MISSING = "missing"
+"""Why a copy is gone of which no bytes lie there."""
 
 _ALL = 1 << 62
 """More bytes than any tier has."""
@@ -58,6 +62,8 @@ class Ledger:
         """Object → when it was read from memory and forgotten, monotonic seconds; the last ones, in this order."""
         self._left: dict[str, set[str]] = {}
         """Tier that is being looked through → keys of what has left it since that began."""
+        self._leaving: set[tuple[str, str]] = set()
+        """By tier and key, what is forgotten and whose bytes are not deleted yet."""
         self._holds: Counter[tuple[str, str]] = Counter()
         """By tier and key."""
         self.holds = 0
@@ -72,10 +78,8 @@ class Ledger:
         """Tier → object → tick of its last read, where the catalog does not know it yet."""
         self._tick: int = catalog.query("last_tick")["tick"][0].as_py()
         catalog.forget_leases()  # whoever had some belonged to an earlier run
-        self._untracked: set[str] = set()
-        """Audio tracks that a video lacks, as far as it was said."""
-        self._unpacked: set[str] = set()
-        """Why pictures could not be packed, as far as it was said."""
+        self.errors = ErrorEvents(catalog)
+        """Records what could not be made, or not as it should be."""
         self._down: dict[str, float] = {}
         """Tiers that are passed over → until when, monotonic seconds."""
         self.residents: Set[str] = frozenset()
@@ -126,8 +130,8 @@ class Ledger:
         shelf = self._copies[tier]
         with self._lock:
             copies = [copy for copy in map(shelf.get, keys) if copy is not None]
-        gone = self._forget(copies, "missing", unless_held=False)
-        self._catalog.mark_gone([copy.object_id for copy in gone], "missing", tier=tier)
+        gone = self._forget(copies, MISSING, unless_held=False)
+        self._catalog.mark_gone([copy.object_id for copy in gone], MISSING, tier=tier)
         return gone
 
     def has(self, key: str) -> bool:
@@ -310,6 +314,18 @@ class Ledger:
             self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
         return True
 
+    def deleted(self, copy: Copy) -> None:
+        """The bytes of a copy that left are gone, or could not be deleted."""
+        self._leaving.discard((copy.tier, copy.key))
+
+    def none_leaves(self) -> None:
+        """Nobody deletes anything: what an error has kept from being deleted may be made, and is found there."""
+        self._leaving.clear()
+
+    def is_leaving(self, key: str, tier: str = LOCAL) -> bool:
+        """Whether a copy that left is about to be deleted: who made it again now would find the old bytes."""
+        return (tier, key) in self._leaving
+
     def _forget(self, copies: list[Copy], reason: str | None, *, unless_held: bool) -> list[Copy]:
         with self._lock:
             gone = [copy for copy in copies if self._copies[copy.tier].get(copy.key) is copy]
@@ -325,6 +341,8 @@ class Ledger:
                     self.gone[copy.tier, reason] += 1
                 if copy.tier == PASSING:
                     continue
+                if reason != MISSING:
+                    self._leaving.add((copy.tier, copy.key))
                 self._read[copy.tier].pop(copy.object_id, None)
                 if not any(copy.key in shelf for tier, shelf in self._copies.items() if tier != PASSING):
                     del self._keys[copy.object_id]
@@ -337,7 +355,7 @@ class Ledger:
             return protected | {key for place, key in self._holds if place == tier} | self._leases.keys() | stays
 
     def leave(self, copies: list[Copy], reason: str | None = None) -> list[Copy]:
-        """Forget copies of one tier that nobody holds, and return them; the caller deletes the bytes.
+        """Forget copies of one tier that nobody holds, and return them; the caller has `Tiers` delete the bytes.
 
         The catalog is told why: the ``reason``, or what the policy said of each when it was asked last.
         """
@@ -411,36 +429,3 @@ class Ledger:
     def add_samples(self, rows: Sequence[IoSampleRow]) -> None:
         """Record what work has cost, see `work_rows`."""
         self._catalog.add_io_samples(rows)
-
-    def add_shortfalls(
-        self, silenced: Mapping[str, str], unpacked: Mapping[str, str], untracked: Mapping[str, str]
-    ) -> None:
-        """Record what was made, but not as it should be; each is key → what is wrong, unless said otherwise.
-
-        Args:
-            silenced: audio of which something is silent because its video is damaged.
-            unpacked: pictures that are stored as pixels because they could not be packed; each reason is told once.
-            untracked: audio track → what a video has instead, whose clips are silent; told of its first video alone,
-                since videos without it may be meant, and all of them mostly are not.
-        """
-        for why, count in Counter(silenced.values()).items():
-            _log.warning("%s: %d clips are silent there", why, count, extra={"action": "audio_silenced"})
-            self._catalog.add_events([EventRow("error", None, count=count, detail=f"{BadVideo.kind}: {why}")])
-        for track, why in untracked.items():
-            if track not in self._untracked:
-                self._untracked.add(track)
-                detail = f"{why}; its clips are silent (audio.on_no_audio), and those of others like it"
-                _log.warning("%s", detail, extra={"action": "no_such_track"})
-                self._catalog.add_events([EventRow("error", None, count=1, detail=f"{BadVideo.kind}: {detail}")])
-        for why in sorted({*unpacked.values()} - self._unpacked):
-            self._unpacked.add(why)
-            detail = f"kept pictures take more room than they need to: {why}"
-            _log.warning("%s", detail, extra={"action": "pictures_unpacked"})
-            self._catalog.add_events([EventRow("error", None, count=1, detail=f"{Broken.kind}: {detail}")])
-
-    def add_error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
-        """Record why clips of a task were not made."""
-        lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with
-        reason = lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"
-        whose = task_id if task_id >= 0 else None
-        self._catalog.add_events([EventRow("error", whose, count=rows, detail=f"{error.kind}: {reason}")])

@@ -178,6 +178,8 @@ class Tiers:
                 self.mark_unreachable(copy.tier, error)
             else:
                 _log.warning("what was to leave stays for now: %s", error, extra={"action": "delete_failed"})
+        finally:
+            self._ledger.deleted(copy)
 
     def close(self) -> None:
         """Let go of memory, connections and threads."""
