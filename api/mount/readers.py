@@ -34,6 +34,8 @@ class Hold:
     """Who opened it; 0 if it cannot be told."""
     seats: dict[tuple[int, int], TaskSeat | None] = field(default_factory=dict)
     """(rank, world) → the seat that its reading moves; None where another process has it."""
+    sitting: dict[tuple[int, int], threading.Lock] = field(default_factory=dict)
+    """(rank, world) → for who looks whether there is a seat and takes it: a taken one is waited for, for seconds."""
     registering: threading.Timer | None = None
     """Registers its task, unless it is closed before."""
 
@@ -43,6 +45,7 @@ class _Training:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        """For who begins or ends the session. All holds share it, so nobody waits for a seat under it."""
         self.holds: set[Hold] = set()
         self.session: AttachedCache | None = None
 
@@ -97,7 +100,8 @@ class Readers:
             try:
                 self._session(training)
             except ViewcacheError as error:  # it is told to whoever reads a batch, too
-                self._say(f"task {hold.task!r} could not be registered: {error}")
+                if not isinstance(error, Closed) or self._training(hold) is not None:  # else the hold is just over
+                    self._say(f"task {hold.task!r} could not be registered: {error}")
 
     def _training(self, hold: Hold) -> _Training | None:
         """What a hold belongs to; None if it is over."""
@@ -120,12 +124,13 @@ class Readers:
 
     @staticmethod
     def _let_go(training: _Training, hold: Hold) -> None:
+        """Give back what a hold that is over has; nobody who still waits for a seat of it is waited for."""
         with training.lock:
             if training.holds:
                 for seat in filter(None, hold.seats.values()):
                     seat.rise()
             elif training.session is not None:
-                training.session.close()
+                training.session.close()  # who waits in it for a seat is told that it is closed
                 training.session = None
 
     # Batches -------------------------------------------------------------------------------------------------------
@@ -154,20 +159,37 @@ class Readers:
         return task.read(where.epoch, where.iteration, where.rank, where.world, buffers, cancelled)
 
     def _seat(self, where: ViewPath, hold: Hold) -> TaskSeat | None:
-        """The seat of a hold, taken now if it has none; None if another process reads the task from it."""
-        training = self._training(hold)
-        if training is None:
+        """The seat of a hold, taken now if it has none; None if another process reads the task from it.
+
+        A seat that is taken is waited for at the service. Threads of the hold that read as the same rank wait with
+        the first of them; other ranks and other holds do not.
+        """
+        key = where.rank, where.world
+        with self._lock:
+            sitting = hold.sitting.setdefault(key, threading.Lock())
+        with sitting:
+            training = self._training(hold)
+            if training is None:
+                return None
+            return hold.seats[key] if key in hold.seats else self._sit(where, hold, training)
+
+    def _sit(self, where: ViewPath, hold: Hold, training: _Training) -> TaskSeat | None:
+        task, key = self._session(training).task(where.task), (where.rank, where.world)
+        seat, why_not = None, ""
+        try:
+            seat = task.sit(*key, epoch=where.epoch or 0, iteration=where.iteration)
+        except SeatTaken as taken:
+            why_not = str(taken)
+        with self._lock:
+            if stays := hold in training.holds:
+                hold.seats[key] = seat
+        if not stays:  # it was closed meanwhile, and who let it go knows nothing of this seat
+            if seat is not None:
+                seat.rise()
             return None
-        session, key = self._session(training), (where.rank, where.world)
-        with training.lock:
-            if key not in hold.seats:
-                task = session.task(where.task)
-                try:
-                    hold.seats[key] = task.sit(*key, epoch=where.epoch or 0, iteration=where.iteration)
-                except SeatTaken as taken:
-                    hold.seats[key] = None
-                    self._say(f"process {hold.process} only looks: {taken}")
-            return hold.seats[key]
+        if seat is None:
+            self._say(f"process {hold.process} only looks: {why_not}")
+        return seat
 
     def end(self) -> None:
         """Leave everything."""
