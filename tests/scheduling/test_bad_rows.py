@@ -27,6 +27,8 @@ class Rows:
         """As a ledger."""
         return False
 
+    is_leaving = has
+
     def set_state(self, row: int, state: RowState) -> None:
         """Of one row."""
         self.states[row] = state

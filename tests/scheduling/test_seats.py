@@ -207,7 +207,7 @@ def test_who_reads_a_task_that_was_left_brings_it_back() -> None:
 
 def test_a_task_whose_last_reader_has_just_left_stays_where_it_was() -> None:
     """A batch may be told as read while its reader's process ends: nobody is anywhere then, which is no place."""
-    ledger: Any = SimpleNamespace(has=lambda _: False)
+    ledger: Any = SimpleNamespace(has=lambda _: False, is_leaving=lambda _: False)
     board, active = Board(ledger), generation()
     board.reached(active, [Position(2, 1, 0.5)])
     board.reached(active, [])
