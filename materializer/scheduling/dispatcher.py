@@ -371,8 +371,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
     def _made(self, running: Running, made: Made) -> None:
         passage = running.passages.pop(made.key, None)
         if passage is None:
-            counted = made.written.existed and self._ledger.has(made.key)
-            running.reservations.pop(made.key).commit(0 if counted else made.written.bytes)
+            running.reservations.pop(made.key).commit(self._ledger.uncounted(made.key, LOCAL, made.written))
         wanted = self._take(running, made.key)
         making, row = makeable(wanted)
         self._board.arrived(made.key, running.took(made))  # before readers can find it

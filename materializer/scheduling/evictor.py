@@ -162,8 +162,7 @@ class Evictor:
 
     def damaged(self, copy: Copy) -> None:
         """Give up a copy whose bytes are not what they were; whoever needs it has it made again."""
-        with self._board.changed:  # no job may make the object again before its old bytes are gone
-            self._leave(None, lambda gone: gone.extend([copy] if self._ledger.drop(copy, "rebuild") else []))
+        self._leave(None, lambda gone: gone.extend([copy] if self._ledger.drop(copy, "rebuild") else []))
 
     def _leave(self, need: int | None, forget: Callable[[list[Copy]], None]) -> list[Copy]:
         """The one way in which copies leave: they are forgotten, then deleted, then who needs or watches them is told.

@@ -215,7 +215,7 @@ class Mover:
             self._clear_memory(window)
         for copies in (self._absent_residents(), (copy for copy in window.values() if copy.tier != MEMORY)):
             for copy in copies:
-                if self._moves.is_under_way(copy.key, MEMORY):
+                if self._is_busy(copy.key, MEMORY):
                     continue
                 if memory.free_bytes < _bound(copy):
                     self._clear_memory(window)
@@ -297,7 +297,7 @@ class Mover:
         local = self._tiers.local
         for key in self._near():
             copy = self._ledger.find(key, REMOTE)
-            if copy is None or self._ledger.find(key, LOCAL) is not None or self._moves.is_under_way(key, LOCAL):
+            if copy is None or self._ledger.find(key, LOCAL) is not None or self._is_busy(key, LOCAL):
                 continue
             size = _bound(copy) + self._dispatcher.demand_reserve
             if local.free_bytes < size:
@@ -339,7 +339,7 @@ class Mover:
         for copy, wanted in candidates:
             if not wanted or (remote is not None and self._ledger.find(copy.key, REMOTE) is not None):
                 self._evictor.give_up([copy])
-            elif remote is not None and not self._moves.is_under_way(copy.key, REMOTE):
+            elif remote is not None and not self._is_busy(copy.key, REMOTE):
                 move = self._begin(copy, remote, falls=True)
                 if move is None:
                     self._clear_remote(remote, _bound(copy))
@@ -356,6 +356,10 @@ class Mover:
         candidates = self._ledger.candidates(REMOTE, share, self._evictor.protected())
         self._evictor.give_up([copy for copy, wanted in candidates if not wanted])
 
+    def _is_busy(self, key: str, tier: str) -> bool:
+        """Whether a copy is on its way to a tier, or one that left it is about to be deleted there."""
+        return self._moves.is_under_way(key, tier) or self._ledger.is_leaving(key, tier)
+
     def _lower(self, key: str) -> Copy | None:
         return self._ledger.find(key, LOCAL) or self._ledger.find(key, REMOTE)
 
@@ -363,8 +367,6 @@ class Mover:
 
     def _begin(self, copy: Copy, target: Tier, *, falls: bool) -> _Move | None:
         """Hold the copy and reserve room for it; None if there is none, or the copy has just left."""
-        if self._ledger.is_leaving(copy.key, target.name):
-            return None
         reservation = target.reserve(_bound(copy))
         if reservation is None:
             return None
@@ -382,8 +384,7 @@ class Mover:
             with move.reservation:
                 where = source, copy.stored, target, codec, copy.key
                 written = copy_object(*where, durable=self._durable, choose=choose)
-                counted = written.existed and self._ledger.find(copy.key, target.name) is not None
-                move.reservation.commit(0 if counted else written.bytes)
+                move.reservation.commit(self._ledger.uncounted(copy.key, target.name, written))
             stored = Made(copy.key, written, {}).stored
             self._ledger.add(Copy(copy.object_id, copy.key, stored, written.bytes, target.name), written)
             self._evictor.observer.moved(begun, copy, target.name)

@@ -64,6 +64,8 @@ class Ledger:
         """Tier that is being looked through → keys of what has left it since that began."""
         self._leaving: set[tuple[str, str]] = set()
         """By tier and key, what is forgotten and whose bytes are not deleted yet."""
+        self._stuck: dict[tuple[str, str], int] = {}
+        """The same of what could not be deleted: bytes that its tier counts still."""
         self._holds: Counter[tuple[str, str]] = Counter()
         """By tier and key."""
         self.holds = 0
@@ -314,9 +316,19 @@ class Ledger:
             self._catalog.mark_gone([copy.object_id], reason, tier=copy.tier)
         return True
 
-    def deleted(self, copy: Copy) -> None:
-        """The bytes of a copy that left are gone, or could not be deleted."""
-        self._leaving.discard((copy.tier, copy.key))
+    def deleted(self, copy: Copy, *, failed: bool = False) -> None:
+        """The bytes of a copy that left are gone; or that ``failed``, and its tier counts them still."""
+        with self._lock:
+            if failed:
+                self._stuck[copy.tier, copy.key] = copy.bytes
+            self._leaving.discard((copy.tier, copy.key))
+
+    def uncounted(self, key: str, tier: str, written: Written) -> int:
+        """Bytes that a tier does not count yet of an object that was written there, or found."""
+        with self._lock:
+            if written.existed and self._copies[tier].get(key) is not None:
+                return 0
+            return max(0, written.bytes - self._stuck.pop((tier, key), 0))
 
     def none_leaves(self) -> None:
         """Nobody deletes anything: what an error has kept from being deleted may be made, and is found there."""
@@ -334,6 +346,8 @@ class Ledger:
                 gone = [copy for copy in gone if (copy.tier, copy.key) not in self._holds and copy.key not in leased]
                 gone = [copy for copy in gone if copy.tier != MEMORY or copy.key not in self.residents]
             for copy in gone:
+                if copy.tier != PASSING and reason != MISSING:
+                    self._leaving.add((copy.tier, copy.key))  # first: who asks for both does so without the lock
                 self._copies[copy.tier].remove(copy.key)
                 if copy.tier in self._left:
                     self._left[copy.tier].add(copy.key)
@@ -341,8 +355,6 @@ class Ledger:
                     self.gone[copy.tier, reason] += 1
                 if copy.tier == PASSING:
                     continue
-                if reason != MISSING:
-                    self._leaving.add((copy.tier, copy.key))
                 self._read[copy.tier].pop(copy.object_id, None)
                 if not any(copy.key in shelf for tier, shelf in self._copies.items() if tier != PASSING):
                     del self._keys[copy.object_id]

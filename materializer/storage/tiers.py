@@ -170,8 +170,10 @@ class Tiers:
         if copy.tier == PASSING and self.passing is not None:
             self.passing.delete(copy.stored)
             return
+        failed = True
         try:
             self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
+            failed = False
         except Broken as error:
             self.orphans = True
             if isinstance(error, StoreUnreachable):
@@ -179,7 +181,7 @@ class Tiers:
             else:
                 _log.warning("what was to leave stays for now: %s", error, extra={"action": "delete_failed"})
         finally:
-            self._ledger.deleted(copy)
+            self._ledger.deleted(copy, failed=failed)
 
     def close(self) -> None:
         """Let go of memory, connections and threads."""

@@ -11,6 +11,7 @@ import pytest
 from tests.scheduling.harness import WAIT_S, until
 from tests.tiny import encode_folder, open_cache
 from viewcache.api.session.cache import Cache
+from viewcache.errors import Broken
 from viewcache.materializer.scheduling.candidates import Candidates
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store.local import LocalTier
@@ -117,3 +118,34 @@ def test_what_left_before_an_error_is_deleted(cache: Cache, tmp_path: Path, monk
     assert not (tmp_path / named[0].stored.physical).exists()
     cache.read("train", 0, 0)
     _assert_true(cache, tmp_path)
+
+
+def test_what_cannot_be_deleted_is_counted_once(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its old bytes are found when it is made again, however often that comes; nothing is promised room twice."""
+    before = cache.read("train", 0, 0)
+    assert cache.owner.dispatcher is not None
+
+    def failing(tier: LocalTier, physical: str, *_: Any) -> NoReturn:
+        raise Broken(f"cannot delete {physical}")
+
+    for _ in range(3):
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalTier, "delete", failing)
+            cache.owner.dispatcher.evictor.give_up(_copies(cache, 0))
+        assert not _copies(cache, 0)
+        assert np.array_equal(cache.read("train", 0, 0).video, before.video)
+        _assert_true(cache, tmp_path)
+
+
+def test_a_damaged_copy_is_deleted_beside_other_readers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleting may take long, as in a bucket; who reads something else does not wait for it."""
+    other = cache.read("train", 0, 1)
+    assert cache.owner.dispatcher is not None
+    held, copy = Held(monkeypatch), _copies(cache, 0)[0]
+    deleting = threading.Thread(target=cache.owner.dispatcher.evictor.damaged, args=(copy,))
+    deleting.start()
+    assert held.begun.acquire(timeout=WAIT_S)
+    assert np.array_equal(cache.read("train", 0, 1).video, other.video)
+    assert deleting.is_alive()
+    held.may.set()
+    deleting.join(WAIT_S)
