@@ -59,9 +59,9 @@ def test_a_policy_that_names_nothing_is_not_asked_at_every_batch(
         return candidates(ledger, *given)
 
     monkeypatch.setattr(Ledger, "candidates", asking)
+    monkeypatch.setattr(migration, "rest_s", lambda took_s: rest_s)
     with viewcache.open(config(tmp_path, videos, cache={"budget": 1_000_000, "eviction": MARKS})) as cache:
         list(cache.materialize())
-        monkeypatch.setattr(migration, "rest_s", lambda took_s: rest_s)
         for _ in range(20):
             look()
         before = len(asked)
