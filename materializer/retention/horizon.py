@@ -76,8 +76,9 @@ def reached_by_others(
     counted = (
         plan
         for task_id, (generation, plan) in newest.items()
-        if epochs_left(plan) or (plan.first_epoch and generation >= number)
-        if task_id not in tasks and plan.blocks is None
+        if task_id not in tasks
+        and plan.blocks is None
+        and (epochs_left(plan) or (plan.first_epoch and generation >= number))
     )
     return [*map(Reached.by, counted)]
 

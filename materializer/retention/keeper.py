@@ -175,9 +175,9 @@ class Keeper:
             for number in chain(open_again, self._of_superseded_packs(sorted(places))):
                 begun = time.monotonic()
                 later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
-                mine = together[number], places[number]
-                others = reached_by_others(newest_plans, number, {work.task_id for work, _ in mine[0]})
+                others = reached_by_others(newest_plans, number, {work.task_id for work, _ in together[number]})
                 settled = self.settled.seen(later=later, others=others)
+                mine = together[number], places[number]
                 self._decided[number] = self._decide_or_not(number, *mine, cost, settled, guard, making)
                 give_back_after(max(len(work.plan.videos) for work, _ in together[number]))
                 self._observer.decided(begun)

@@ -110,7 +110,7 @@ def weigh(
     lasting = None
     if lasts:
         mine, theirs = [Reached.by(each.plan) for each in plans], [] if of_images else others
-        places = [*where.places, *where.places_of(each.keys for each in theirs)]
+        places = [*where.places, *where.places_of([each.keys for each in theirs])]
         reach = Reach([*mine, *theirs], places, len(names))
         lasting = Lasting(plans, kinds, ways, where, reach, part_bytes, cost.ladder, density)
     there = lying(lasting) if lying is not None and lasting is not None else {}

@@ -1,6 +1,6 @@
 """The ways to keep a video's clips: which there are, and what they are chosen for (SAND §5.3)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -159,22 +159,21 @@ class Where:
             for key, code in zip(each.plan.videos.keys.taken(rows), (rows * len(plans) + number).tolist(), strict=True):
                 codes.setdefault(key, code)
         row, plan = np.divmod(np.fromiter(codes.values(), np.int64, len(codes)), max(1, len(plans)))
-        videos = tuple(codes)
-        return cls(videos, plan, row, tuple(_places(videos, [each.plan.videos.keys for each in plans])))
+        place = dict(zip(codes, range(len(codes)), strict=True))
+        return cls(tuple(codes), plan, row, tuple(_places(place, each.plan.videos.keys) for each in plans))
 
-    def places_of(self, some: Iterable[Sequence[str]]) -> Iterator[NDArray[np.int64]]:
-        """Which of the V each of some videos is, by their content keys; -1 if none."""
-        return _places(self.videos, some)
+    def places_of(self, some: Sequence[Iterable[str]]) -> list[NDArray[np.int64]]:
+        """Which of the V each of some tasks' videos is, by their content keys; -1 if none."""
+        place = dict(zip(self.videos, range(len(self.videos)), strict=True)) if some else {}  # there may be a million
+        return [_places(place, keys) for keys in some]
 
     def first(self, place: int) -> tuple[int, int]:
         """The number of the first plan that has a video, and the video's row there."""
         return int(self.plan[place]), int(self.row[place])
 
 
-def _places(among: Sequence[str], some: Iterable[Sequence[str]]) -> Iterator[NDArray[np.int64]]:
-    place = {key: number for number, key in enumerate(among)}
-    for keys in some:
-        yield np.array([place.get(key, -1) for key in keys], np.int64)
+def _places(place: Mapping[str, int], keys: Iterable[str]) -> NDArray[np.int64]:
+    return np.array([place.get(key, -1) for key in keys], np.int64)
 
 
 def are_images(plans: Sequence[ToCome], videos: Sequence[str]) -> NDArray[np.bool_]:
