@@ -210,10 +210,12 @@ class Evictor:
         What could not be reached stays: its tier counts as unreachable meanwhile.
         """
         damaged = {k: error for k, error in wrong.items() if isinstance(error, ChunkDamaged)}
-        objects = {copies[k].key: k for k in reversed(damaged)}  # a block has many pictures
-        for k in reversed(objects.values()):
-            _log.warning("rebuilding an object: %s", damaged[k], extra={"action": "rebuild"})
-            self.damaged(copies[k])
+        objects: dict[str, tuple[Copy, ChunkDamaged]] = {}
+        for k, error in damaged.items():
+            objects.setdefault(copies[k].key, (copies[k], error))  # a block has many pictures
+        for copy, error in objects.values():
+            _log.warning("rebuilding an object: %s", error, extra={"action": "rebuild"})
+            self.damaged(copy)
         return len(damaged)
 
     def rested(self) -> None:

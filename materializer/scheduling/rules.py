@@ -145,7 +145,7 @@ def next_demand(state: State[Key]) -> tuple[Work[Key], list[int]] | None:
         same = [
             place
             for other in demand.together(key)
-            if other == key or not (state.objects.has(other) or state.objects.is_leaving(other))
+            if other == key or state.objects.is_missing(other)
             for place in places[other]
             if work.state(rows[place]) != RowState.MAKING
         ]
@@ -159,7 +159,7 @@ def _first_open(state: State[Key], demand: Demand[Key]) -> tuple[Key, int] | Non
     for key, places in demand.places().items():
         if found is not None and places[0] > found[1]:
             break  # keys come in the order of their first rows
-        if not (state.objects.has(key) or state.objects.is_leaving(key)):
+        if state.objects.is_missing(key):
             opens = (place for place in places if demand.work.state(demand.rows[place]) != RowState.MAKING)
             place = next(opens, None)
             if place is not None and (found is None or place < found[1]):

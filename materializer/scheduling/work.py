@@ -82,7 +82,11 @@ class ObjectStates(Generic[Key]):
 
     def is_planned(self, key: Key) -> bool:
         """Whether an object is neither there nor being made, and may be made."""
-        return key not in self.making and not self.has(key) and not self.is_leaving(key)
+        return key not in self.making and self.is_missing(key)
+
+    def is_missing(self, key: Key) -> bool:
+        """Whether an object is not there and may be made: one whose old bytes are about to be deleted may not."""
+        return not self.has(key) and not self.is_leaving(key)
 
 
 def edges_of(recipe: Recipe) -> int:

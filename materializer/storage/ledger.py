@@ -324,7 +324,7 @@ class Ledger:
             self._leaving.discard((copy.tier, copy.key))
 
     def uncounted(self, key: str, tier: str, written: Written) -> int:
-        """Bytes that a tier does not count yet of an object that was written there, or found."""
+        """Bytes that a tier does not count yet of an object that was written there, or found; from now on it does."""
         with self._lock:
             if written.existed and self._copies[tier].get(key) is not None:
                 return 0
