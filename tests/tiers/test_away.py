@@ -48,8 +48,8 @@ def test_a_cache_opens_without_its_bucket(
     how = described(tmp_path / "cache", videos, bucket)
     with viewcache.open(how) as cache:
         make_all(cache, tmp_path / "cache")
-        there = len(cache.owner.ledger.copies(REMOTE))
-        assert there >= CLIPS // 3
+    there = len(cache.owner.ledger.copies(REMOTE))
+    assert there >= CLIPS // 3
     if not clean:
         (tmp_path / "cache" / CLEAN).unlink()
     proxy.rates = AWAY
@@ -95,7 +95,7 @@ def test_a_bucket_that_is_away_when_it_is_used_again_is_counted_later(
     how = described(tmp_path / "cache", videos, bucket)
     with viewcache.open(how) as cache:
         make_all(cache, tmp_path / "cache")
-        used = cache.tiers[REMOTE].used_bytes
+    used = cache.tiers[REMOTE].used_bytes
     elsewhere = described(tmp_path / "cache", videos, bucket)
     elsewhere["cache"]["store"][1]["url"] = f"s3://{bucket}/elsewhere"
     with viewcache.open(elsewhere):

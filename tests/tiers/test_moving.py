@@ -61,7 +61,10 @@ def tiered(
 
 
 def make_all(cache: Cache, folder: Path) -> None:
-    """Make every clip ahead; no tier is over its budget meanwhile."""
+    """Make every clip ahead; no tier is over its budget meanwhile.
+
+    Copies may still be on their way to another tier then: what lies where is asked of the closed cache.
+    """
     counts: dict[str, int] = {}
     for each in cache.materialize():
         counts = each
@@ -206,8 +209,8 @@ def test_verify_reads_every_tier(tmp_path: Path, videos: Path, bucket: str, seaw
     """A changed byte in the bucket is found without reading a batch, and dropped."""
     with viewcache.open(tiered(tmp_path / "cache", videos, bucket)) as cache:
         make_all(cache, tmp_path / "cache")
-        key = next(iter(cache.owner.ledger.copies(REMOTE)))
-        copies = len(cache.owner.ledger.copies(REMOTE)) + len(cache.owner.ledger.copies(LOCAL))
+    key = next(iter(cache.owner.ledger.copies(REMOTE)))
+    copies = len(cache.owner.ledger.copies(REMOTE)) + len(cache.owner.ledger.copies(LOCAL))
     with connected(seaweed) as client:
         _change(client, bucket, key)
     found = verify(Located(str(tmp_path / "cache"), str(tmp_path / "cache")))
@@ -235,7 +238,7 @@ for counts in cache.materialize():
     pass
 cache.catalog.flush()
 remote, local = (cache.owner.ledger.copies(name).keys() for name in ("remote", "local"))
-print(json.dumps([len(remote), len(remote | local)]), flush=True)
+print(json.dumps([list(remote), len(remote | local)]), flush=True)
 sys.stdin.read()
 """
 
@@ -255,7 +258,8 @@ def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Pa
     assert _shared_memory() <= before
     with viewcache.open(described) as cache:
         assert cache.owner.recovered.walked
-        assert len(cache.owner.ledger.copies(REMOTE)) == remote > 0
+        # More of them may have arrived before the kill.
+        assert set(cache.owner.ledger.copies(REMOTE)) >= set(remote) > set()
         assert dict(read_all(cache, EPOCHS)) == truth
         assert cache.task("t").spent.misses <= CLIPS - below
 
@@ -292,8 +296,8 @@ def test_a_bucket_that_is_used_again_is_counted(tmp_path: Path, videos: Path, bu
     described = tiered(tmp_path / "cache", videos, bucket)
     with viewcache.open(described) as cache:
         make_all(cache, tmp_path / "cache")
-        keys = set(cache.owner.ledger.copies(REMOTE))
-        used = cache.tiers[REMOTE].used_bytes
+    keys = set(cache.owner.ledger.copies(REMOTE))
+    used = cache.tiers[REMOTE].used_bytes
     elsewhere = tiered(tmp_path / "cache", videos, bucket)
     elsewhere["cache"]["store"][1]["url"] = f"s3://{bucket}/elsewhere"
     with viewcache.open(elsewhere):

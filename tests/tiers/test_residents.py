@@ -181,6 +181,8 @@ def test_bytes_and_order_are_the_same(
     """None, as many as there is room for, and all: the same batches in the same order, cold and warm."""
     with viewcache.open(tiered(tmp_path, images, residents, worker_kind=kind)) as cache:
         assert same(read(cache), truth)
+        if residents:
+            settle(cache)
         assert same(read(cache), truth)
         tally = cache.owner.dispatcher.tally.frames  # type: ignore[union-attr]
         assert bool(tally["resident"]) == (residents != 0)
