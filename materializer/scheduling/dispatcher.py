@@ -141,7 +141,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self.pool.wake()  # what was held may be what a demand lacked room for; what nobody wants is given up
 
     def mark_present(self, works: Sequence[Work[str]]) -> None:
-        """Mark the rows whose objects are in the store already; otherwise that comes out when their turn comes."""
+        """Note of which rows the objects are in the store; otherwise that comes out when their turn comes."""
         with self._board.changed:
             for work in works:
                 work.mark_present(self._ledger.has)

@@ -318,11 +318,13 @@ class Schedule(Work[Key]):
             each.cursor, each.near = min(each.cursor, rank), min(each.near, rank)
 
     def mark_present(self, has: Callable[[Key], bool]) -> None:
-        """Mark the planned rows whose object is there, given whether an object is."""
-        planned = np.flatnonzero(self._states == _PLANNED).tolist()
-        keys = self.keys(planned)
+        """Note of which rows the object is there, without those being made, given whether an object is."""
+        rows = np.flatnonzero((self._states == _PLANNED) | (self._states == RowState.READY))
+        keys = self.keys(rows.tolist())
         there = {key for key in set(keys) if has(key)}
-        self._states[[row for row, key in zip(planned, keys, strict=True) if key in there]] = RowState.READY
+        self._states[rows] = [RowState.READY if key in there else _PLANNED for key in keys]
+        self._plan_from(0)  # of what was there something may have left
+        self._leave_out(rows)
 
     def ready(self) -> NDArray[np.bool_]:
         """(n,) whether a row's clip is known to be in the store, or on its way there."""

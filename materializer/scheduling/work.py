@@ -158,7 +158,7 @@ class Work(ABC, Generic[Key]):
                 self.set_state(row, RowState.PLANNED)
 
     def mark_present(self, has: Callable[[Key], bool]) -> None:
-        """Mark the planned rows whose object is there, given whether an object is."""
+        """Note of which rows the object is there, given whether an object is; what is being made stays so."""
 
     def held(self, row: int) -> int:
         """Most raw bytes that a worker holds while it makes a row."""

@@ -149,3 +149,17 @@ def test_a_damaged_copy_is_deleted_beside_other_readers(cache: Cache, monkeypatc
     assert deleting.is_alive()
     held.may.set()
     deleting.join(WAIT_S)
+
+
+def test_what_was_made_and_has_left_is_made_ahead_again(tmp_path: Path, cache: Cache) -> None:
+    """`materialize` called once more says what lies there now, not what lay there once."""
+    *_, first = cache.materialize()
+    there = [*cache.owner.ledger.copies().values()]
+    assert first == {"ready": first["ready"], "planned": 0, "making": 0, "failed": 0}
+    assert cache.owner.dispatcher is not None
+    cache.owner.dispatcher.evictor.give_up(there[: len(there) // 2])
+    assert len(cache.owner.ledger.copies()) == len(there) - len(there) // 2
+    *_, again = cache.materialize()
+    assert again == first
+    assert cache.owner.ledger.copies().keys() == {copy.key for copy in there}
+    _assert_true(cache, tmp_path)
