@@ -18,8 +18,12 @@ from hypothesis import HealthCheck, settings
 
 from tests import forked, skips, turns
 from tests.seeds import SEED, commit_number, commit_seed
+from tests.servers.seaweed import bucket, buckets, seaweed
 from viewcache.catalog import creating
 from viewcache.testing.leaks import nothing_left, settle
+
+# A server is one for all folders of tests: where each imports these three, each starts a server of its own.
+__all__ = ["bucket", "buckets", "seaweed"]
 
 # Selected by --hypothesis-profile: `short` is the default (pyproject.toml), `long` is `make test-long`.
 settings.register_profile("short", max_examples=50, deadline=None, derandomize=True, database=None, print_blob=True)

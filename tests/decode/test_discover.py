@@ -13,14 +13,11 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tests.servers.seaweed import bucket, buckets, seaweed
 from viewcache.errors import BadInput, DatasetNotFound, SourceUnreachable
 from viewcache.materializer.dataset.discover import discover
 from viewcache.materializer.dataset.links import Links
 from viewcache.materializer.dataset.table import read_table
 from viewcache.materializer.media.source import open_source
-
-__all__ = ["bucket", "buckets", "seaweed"]
 
 T = TypeVar("T")
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAPABILITY_VERSION = 1, 2, 0x20080522

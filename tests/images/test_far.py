@@ -12,10 +12,8 @@ import viewcache
 from tests.images.small import config, save_folder
 from tests.images.test_images import Read, read, same
 from tests.servers.fault_proxy import FaultProxy, proxied
-from tests.servers.seaweed import Seaweed, bucket, buckets, connected, seaweed
+from tests.servers.seaweed import Seaweed, connected
 from viewcache.store.tier import REMOTE
-
-__all__ = ["bucket", "buckets", "seaweed"]
 
 COUNT = 24
 GIVEN: dict[str, Any] = {"epochs": 3, "labels": "folders", "sampling": {"images_per_batch": 8}}

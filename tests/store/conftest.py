@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.seaweed import bucket, buckets, seaweed
 from tests.store.objects import Bytes, Put, stored_of
 from viewcache import store
 
-__all__ = ["bucket", "buckets", "put", "seaweed", "tier"]
+__all__ = ["put", "tier"]
 
 
 @pytest.fixture

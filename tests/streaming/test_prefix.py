@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 
 import viewcache
-from tests.servers.seaweed import Seaweed, bucket, buckets, connected, seaweed
+from tests.servers.seaweed import Seaweed, connected
 from tests.streaming.arriving import epoch_of, streaming
-
-__all__ = ["bucket", "buckets", "seaweed"]
 
 
 @pytest.mark.usefixtures("bucket")

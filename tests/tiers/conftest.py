@@ -6,10 +6,9 @@ import pytest
 
 import viewcache
 from tests.faults.caches import config, encode_videos, read_all
-from tests.servers.seaweed import bucket, buckets, seaweed
 from tests.tiers.task import EPOCHS, TASK
 
-__all__ = ["bucket", "buckets", "seaweed", "truth", "videos"]
+__all__ = ["truth", "videos"]
 
 
 @pytest.fixture(scope="session")
