@@ -120,6 +120,8 @@ class Crew:
     def apply(self, op: Described, params: Params, row: tuple[int, ...], frames: Sequence[Picture]) -> list[Picture]:
         """Apply an operation to frames of one shape, (3, H, W) uint8; gives (3, h, w) uint8 for each.
 
+        One frame is tried once more where that ended the process; of several frames who calls tries each by itself.
+
         Raises:
             OpWorkerFailed: it failed on one of them (``of_clip``); or it cannot be started, serves other code than it
                 did, or is out of order.
@@ -128,7 +130,7 @@ class Crew:
             return self._apply(asks.Apply, op, params, row, frames, calls=len(frames))
 
     def apply_clip(self, op: Described, params: Params, row: tuple[int, ...], clip: Picture) -> Picture:
-        """Apply an operation to one clip, (T, 3, H, W) uint8; gives (T, 3, h, w) uint8.
+        """Apply an operation to one clip, (T, 3, H, W) uint8; gives (T, 3, h, w) uint8; tried once more as `apply`.
 
         Raises:
             OpWorkerFailed: as `apply`; also for a clip that does not go into one call.
@@ -166,6 +168,21 @@ class Crew:
                 f"{len(frames)} frames of {height}x{width} need {need} bytes of shared memory; at most {MOST_BYTES} "
                 "are given: resize or crop before it"
             )
+        tried = set[type[Ended]]()
+        while True:
+            try:
+                return self._call(ask, op, frames, need, calls)
+            except Ended as ended:  # by chance, perhaps: what an operation always dies of, it dies of again
+                if type(ended) in tried or (calls > 1 and not isinstance(ended, _NotStarted)):
+                    raise
+                tried.add(type(ended))
+                self._take_back("" if isinstance(ended, _NotStarted) else op.name)
+
+    def _call(
+        self, ask: asks.Apply | asks.ApplyClip, op: Described, frames: Sequence[Picture], need: int, calls: int
+    ) -> list[Picture]:
+        """Make one call; ``need`` is how many bytes of shared memory it has at first."""
+        out, given, (_, height, width) = ask.out, len(frames) * frames[0].nbytes, frames[0].shape
         with self._process(op.name, calls) as process:
             while True:
                 arena = process.arena(need)
@@ -181,9 +198,9 @@ class Crew:
             if isinstance(answer, answers.Failed):
                 raise _Refused(answer.message)
             if not isinstance(answer, answers.Applied):
-                raise _Refused(f"it answered {kind.__name__} by {type(answer).__name__}")
+                raise _Refused(f"it answered {type(ask).__name__} by {type(answer).__name__}")
             sizes = answer.sizes
-            if kind is asks.ApplyClip:
+            if isinstance(ask, asks.ApplyClip):
                 if len(sizes) != 1:
                     raise _Refused(f"it gave {len(sizes)} sizes for one clip")
                 sizes *= len(frames)
@@ -275,6 +292,15 @@ class Crew:
                 if first is not None:
                     deaths.remove(first)
             deaths.append(_Death(time.monotonic(), why, me, frames))
+
+    def _take_back(self, op: str) -> None:
+        """Do not count the last death of a call of this thread, which is made again and then counts, if it dies."""
+        me = threading.get_ident()
+        with self._lock:
+            deaths = self._deaths.get(op, deque())
+            last = next((death for death in reversed(deaths) if death.thread == me), None)
+            if last is not None:
+                deaths.remove(last)
 
     def _failed(self, why: str, *, of_clip: bool = False) -> OpWorkerFailed:
         return OpWorkerFailed(f"op worker {self.spec.name!r}: {why}", of_clip=of_clip)

@@ -56,8 +56,8 @@ def register_told(text: str) -> None:
 
 
 def silent_s(specs: tuple[OpWorkerSpec, ...]) -> float:
-    """How long a worker may say nothing because it waits for op workers: a start, and two calls that hang."""
-    return sum(START_S + 2 * spec.timeout_s for spec in specs)
+    """How long a worker may say nothing because it waits for op workers: a start, and three calls that hang."""
+    return sum(START_S + 3 * spec.timeout_s for spec in specs)
 
 
 def _crew(spec: OpWorkerSpec, described: tuple[Described, ...] | None = None) -> Crew:

@@ -105,8 +105,8 @@ def test_a_process_that_was_killed_meanwhile_costs_nothing(tmp_path: Path) -> No
     crew.close()
 
 
-def test_a_question_survives_a_process_that_is_killed_while_it_starts(tmp_path: Path) -> None:
-    """It is asked of the next one; where that is killed, too, it is told, and is no clip's fault."""
+def test_a_process_that_is_killed_while_it_starts(tmp_path: Path) -> None:
+    """What was to be asked is asked of the next one; where that is killed, too, it is told, and is no clip's fault."""
     flags = [tmp_path / "first", tmp_path / "second"]
     folder = module(tmp_path / "ops", "starting", "return frame")
     dies = "if os.path.exists({0!r}): os.unlink({0!r}); os.kill(os.getpid(), 9)\n"
@@ -124,11 +124,82 @@ def test_a_question_survives_a_process_that_is_killed_while_it_starts(tmp_path: 
     with pytest.raises(OpWorkerFailed, match=r"its program .* was killed by SIGKILL") as told:
         op.parse(None)
     flags[0].touch()
+    assert np.array_equal(op.run_all((), np.zeros(1, np.int32), [FRAME, FRAME])[0], FRAME)
+    assert not flags[0].exists()
+    crew.close()
+    for flag in flags:
+        flag.touch()
     with pytest.raises(OpWorkerFailed, match=r"its program .* was killed by SIGKILL") as of_frame:
         op.run((), np.zeros(1, np.int32), FRAME)
     assert not told.value.of_clip
     assert not of_frame.value.of_clip
     crew.close()
+
+
+KILLED_ONCE = """
+import os
+import numpy as np
+from viewcache.ops import ClipOp, FrameOp
+
+
+def killed_by_chance():
+    if os.path.exists({flag!r}):
+        os.unlink({flag!r})
+        os.kill(os.getpid(), 9)
+
+
+class Frames(FrameOp):
+    name = "frames"
+    columns = ()
+
+    def apply(self, params, row, frame):
+        killed_by_chance()
+        return 255 - frame
+
+
+class Clips(ClipOp):
+    name = "clips"
+    columns = ()
+
+    def apply_clip(self, params, row, clip):
+        killed_by_chance()
+        return 255 - clip
+
+
+OPS = [Frames, Clips]
+"""
+
+
+@pytest.mark.parametrize("frames", [1, 4])
+@pytest.mark.parametrize("op", ["frames", "clips"])
+def test_a_chance_death_is_no_clips_fault(videos: Path, tmp_path: Path, op: str, frames: int) -> None:
+    """What ended a process once is tried once more, be it one frame or a clip: no video is replaced for ever."""
+    flag = tmp_path / "flag"
+    folder = module(tmp_path / "ops", f"once_{op}_{frames}", KILLED_ONCE.format(flag=str(flag)))
+    steps = [single({"resize": {"shape": [32, 32]}}, op)]
+    more: dict[str, Any] = {"on_bad_video": "replace", "epochs": 1, "augmentation": steps}
+    more["sampling"] = {"frames_per_video": frames}
+    with open_cache(tmp_path / "s", videos, cache=entry(folder, f"once_{op}_{frames}"), **more) as cache:
+        flag.touch()
+        batches = pixels(cache)
+        assert not flag.exists(), "nothing was killed"
+        assert not sql(cache, "select reason from substitutions")
+    assert sum(batch.video.shape[0] for batch in batches.values()) == 8
+
+
+def test_a_repeated_call_counts_as_one_death(tmp_path: Path) -> None:
+    """A frame that its process always dies of takes two processes with it; ten such frames in a row are lost."""
+    pids = tmp_path / "pids"
+    body = f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n'); os._exit(3)"
+    crew = Crew(spec(module(tmp_path / "ops", "counted", body), "counted"))
+    op, row = the_op(crew), np.zeros(1, np.int32)
+    for _ in range(DEATHS):
+        with pytest.raises(OpWorkerFailed, match="exit status 3") as died:
+            op.run((), row, FRAME)
+        assert died.value.of_clip
+    assert len(set(pids.read_text().split())) == 2 * DEATHS
+    with pytest.raises(OpWorkerFailed, match="10 times in a row"):
+        op.run((), row, FRAME)
 
 
 def test_restarts_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
