@@ -145,7 +145,7 @@ def decode_picture(source: Source, index: VideoIndex) -> "VideoFrame | None":
         frames = [*feed.context.decode(packet), *feed.context.decode(None)]
     except (BadVideo, *DAMAGE):
         return None
-    if len(frames) != 1 or frames[0].is_corrupt:
+    if len(frames) != 1 or frames[0].is_corrupt or feed.doubt:
         return None
     (frame,) = frames
     if (frame.width, frame.height, frame.format.name) != (index.width, index.height, index.pix_fmt):
@@ -245,7 +245,7 @@ class _Decoder:
         skips = index.codec in SKIPPABLE
         pending: dict[int, None] = {}  # reference packets fed and not yet seen, in decode order
         held: list[tuple[int, VideoFrame]] = []
-        damage: dict[int, str] = {}
+        damage = dict.fromkeys(range(start, stop), feed.doubt) if feed.doubt else {}
         skipping = recolored = False
 
         def release(everything: bool) -> "Iterator[tuple[int, VideoFrame]]":

@@ -66,9 +66,11 @@ class Feed(Protocol):
     """Packets of one video, and the decoder that they fit."""
 
     context: "VideoCodecContext"
+    doubt: str
+    """Why no frame of the packets may be believed, whatever the decoder gives; empty if they may."""
 
     def packets(self, start: int, stop: int) -> "Iterator[VideoPacket]":
-        """The packets start…stop-1 in decode order. It may replace ``context``, so look at that afterwards."""
+        """The packets start…stop-1 in decode order. It may replace the attributes, so look at them afterwards."""
 
 
 def configure(context: "VideoCodecContext", codec: str, max_pixels: int, threads: int) -> None:
@@ -83,6 +85,8 @@ def configure(context: "VideoCodecContext", codec: str, max_pixels: int, threads
 
 class RangeFeed:
     """Packets as byte ranges of the file; the container is never opened."""
+
+    doubt = ""
 
     def __init__(self, source: Source, index: VideoIndex, threads: int) -> None:
         self._source = source
@@ -133,6 +137,8 @@ class RangeFeed:
 
 class ContainerFeed:
     """Packets through FFmpeg's demuxer, each checked against the index."""
+
+    doubt = ""
 
     def __init__(self, source: Source, index: VideoIndex, threads: int) -> None:
         self._source = source

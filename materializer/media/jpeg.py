@@ -9,7 +9,7 @@ import re
 from viewcache.materializer.media.exif import orientation
 from viewcache.materializer.media.head import Head, Seen
 
-__all__ = ["FORMATS", "read_jpeg", "reduced", "stands_alone"]
+__all__ = ["FORMATS", "has_end", "read_jpeg", "reduced", "stands_alone"]
 
 REFUSED = {
     0xC3: "lossless",
@@ -133,6 +133,20 @@ def reduced(sampling: bytes) -> str:
     if set(down) == {2}:
         down = [1] * len(down)
     return "".join(f"{h:x}{v:x}" for h, v in zip(across, down, strict=True))
+
+
+def has_end(data: bytes) -> bool:
+    """Whether the mark of a picture's end comes behind its first scan, which a file that was cut short lacks.
+
+    Of one that was cut by a few bytes nothing else says so: FFmpeg's decoder reads zeros there, which give pixels.
+    """
+    at = 2
+    while (found := _MARKER.search(data, at)) is not None:
+        at = found.end()
+        if data[at - 1] == _SOS:
+            return data.find(_EOI, at) >= 0
+        at += int.from_bytes(data[at : at + 2], "big")
+    return False
 
 
 def stands_alone(data: bytes) -> bool:

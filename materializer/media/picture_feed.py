@@ -14,7 +14,7 @@ from av.packet import Packet
 from viewcache.errors import BadVideo
 from viewcache.materializer.media.demux import ANOTHER, configure, most_pixels
 from viewcache.materializer.media.index import VideoIndex
-from viewcache.materializer.media.jpeg import stands_alone
+from viewcache.materializer.media.jpeg import has_end, stands_alone
 from viewcache.materializer.media.source import Source, shown
 from viewcache.store.checksum import crc32c
 
@@ -35,6 +35,7 @@ class PictureFeed:
 
     context: "VideoCodecContext"
     """Set by `packets`."""
+    doubt = ""
 
     def __init__(self, source: Source, index: VideoIndex) -> None:
         self._source = source
@@ -49,7 +50,10 @@ class PictureFeed:
             raise BadVideo(f"{shown(self._source.uri)}: ends before byte {offset + length}; {ANOTHER}")
         if crc32c(payload) != self._index.crc[0]:
             raise BadVideo(f"{shown(self._source.uri)}: other bytes at {offset} than before; {ANOTHER}")
-        self._stands_alone = self._index.codec == "jpeg" and stands_alone(payload)
+        if self._index.codec == "jpeg":
+            self._stands_alone = stands_alone(payload)
+            if not self._stands_alone and not has_end(payload):
+                self.doubt = "undecodable (a JPEG file without its end: it was cut short)"
         self.context = self._decoder()
         # Allocated by FFmpeg: decoders read a little past a packet's end, where a view of ours has no room.
         packet = cast("VideoPacket", Packet(length))

@@ -158,12 +158,23 @@ def test_a_cut_off_picture_is_an_error(kind: str, part: float, tmp_path: Path) -
     assert list(stats.failed) == [0]
 
 
-def test_a_missing_end_mark_passes(tmp_path: Path) -> None:
-    """A JPEG that lacks nothing but its last two bytes is shown, as by every reader; bytes behind it do not matter."""
-    data = encoded("JPEG")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("jpeg")])
+def test_a_picture_cut_by_a_few_bytes_is_an_error(kind: str, tmp_path: Path) -> None:
+    """Without the mark of its end nobody can tell how many bytes of pixels a JPEG lacks, be it none."""
+    data = KINDS[kind][0]()
+    assert data.endswith(b"\xff\xd9")
+    for cut in range(1, 30):
+        path = written(tmp_path, data[:-cut])
+        with pytest.raises(BadVideo, match="undecodable"):
+            list(decode(str(path), index_of(path), ONLY))
+
+
+def test_what_lies_behind_a_picture_does_not_matter(tmp_path: Path) -> None:
+    """Bytes behind the end of a JPEG are passed over, be they another one or half of it."""
+    data, other = encoded("JPEG"), encoded("JPEG", "L")
     whole = rgb_of(written(tmp_path, data))
-    for other in (data[:-2], data + b"more", data + encoded("JPEG", "L")):
-        assert np.array_equal(rgb_of(written(tmp_path, other)), whole)
+    for more in (b"more", other, other[: len(other) // 2]):
+        assert np.array_equal(rgb_of(written(tmp_path, data + more)), whole)
 
 
 def test_the_first_of_several_pictures(tmp_path: Path) -> None:
