@@ -6,7 +6,7 @@ from viewcache.api.config.load import Config
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
 from viewcache.materializer.planning.definition import NOT_DEFINING
-from viewcache.materializer.planning.redefined import changed_keys
+from viewcache.materializer.planning.redefined import changed_keys, keeps_views
 from viewcache.materializer.spec import DatasetSpec, TaskSpec
 
 __all__ = ["check_same"]
@@ -19,11 +19,14 @@ def check_same(known: TaskSpec, task: TaskSpec, mine: Config, theirs: Config) ->
     """
     here, there = mine.canonical(known), replace(theirs, cache=mine.cache).canonical(task)
     if here != there:
+        # Of what changes no view another tag would make another order, and other clips.
+        after = f"close it there first (`viewcache stop {mine.cache.local.url}` ends a service), or ask for the same"
+        cure = after if keeps_views(here, there) else "give this one another tag"
         raise error_at(
             task.place,
             ConfigCode.GIVEN_TWICE,
-            f"the task {task.name!r} is open with another definition, of {known.place.file}: give this one another "
-            f"tag. What differs: {changed_keys(here, there)}",
+            f"the task {task.name!r} is open with another definition, of {known.place.file}: {cure}. What differs: "
+            f"{changed_keys(here, there)}",
         )
     other = [key for key in NOT_DEFINING[DatasetSpec] if getattr(known.dataset, key) != getattr(task.dataset, key)]
     if other:

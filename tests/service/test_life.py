@@ -12,6 +12,7 @@ import pytest
 
 import viewcache
 from tests.service.served import Opener, described, digest, ended, start, told
+from tests.tiny import AUGMENTATION, single
 from viewcache.api.config.documents import texts_of
 from viewcache.api.service import answers, asks, files
 from viewcache.api.service.attached import AttachedCache
@@ -369,8 +370,10 @@ def test_settings_of_tiers_are_compared_too(attach: Opener, store: Path) -> None
 def test_a_task_that_is_open_must_be_the_same(attach: Opener) -> None:
     """Two programs with one tag and different YAML: the second is refused, a task of another tag joins."""
     cache = attach()
-    with pytest.raises(ConfigError, match="the task 'train' is open with another definition"):
+    with pytest.raises(ConfigError, match=r"'train' is open with another definition, .*: give this one another tag"):
         attach(sampling={"frames_per_video": 8})
+    with pytest.raises(ConfigError, match=r"another definition, .*: close it there first \(`viewcache stop .*alpha"):
+        attach(augmentation=[*AUGMENTATION, single({"mixup": 0.4}, of="a", into="b")])
     with pytest.raises(ConfigError, match="is open with 3 epochs, here it has 9"):
         attach(epochs=9)
     other = attach(tag="val", epochs=1)
