@@ -1,7 +1,11 @@
 """The commands that show a cache while it is used: page, in a browser, and top, in a terminal."""
 
 import argparse
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from viewcache.api.cli.arguments import add_where
@@ -37,14 +41,31 @@ def _page(arguments: argparse.Namespace, terminal: Terminal) -> int:
     located = locate(arguments.where)
     server = PageServer(located, arguments.port)
     try:
-        terminal.show(server.url)
-        terminal.say(f"showing {located.root} to who has this address, until Ctrl-C; looking makes and moves nothing")
-        server.serve()
-    except KeyboardInterrupt:
-        pass  # the way in which a page ends
+        with _ctrl_c() as told:
+            terminal.show(server.url)
+            terminal.say(
+                f"showing {located.root} to who has this address, until Ctrl-C; looking makes and moves nothing"
+            )
+            server.serve(told.is_set)
     finally:
         server.close()
     return 0
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[threading.Event]:
+    """Set by Ctrl-C, and by SIGTERM, the way in which a page ends.
+
+    An exception would be passed over where it comes while Python frees an object, such as the thread of a request.
+    """
+    told = threading.Event()
+    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: told.set()) for number in numbers}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _top(arguments: argparse.Namespace, terminal: Terminal) -> int:

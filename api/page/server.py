@@ -125,8 +125,9 @@ class PageServer:
         """The address with the key: who has it sees the page."""
         return f"http://{HERE}:{self.port}/?token={self._key.token}"
 
-    def serve(self) -> None:
-        """Answer requests until `close` is called by another thread, or this one is interrupted."""
+    def serve(self, over: Callable[[], bool] = lambda: False) -> None:
+        """Answer requests until ``over``, which is asked five times a second, or until another thread calls `close`."""
+        self._http.over = over
         self._http.serve_forever(poll_interval=0.2)
 
     def close(self) -> None:
@@ -221,6 +222,10 @@ def _picture(data: bytes, kept: str) -> Reply:
     return Reply(HTTPStatus.OK, "image/jpeg", data, {"Cache-Control": kept})
 
 
+class _Over(Exception):
+    """Ends the loop of `_Http.serve_forever`."""
+
+
 class _Http(socketserver.TCPServer):
     """Takes connections, each in a thread of its own, up to a number."""
 
@@ -230,6 +235,7 @@ class _Http(socketserver.TCPServer):
     def __init__(self, port: int, answer: Callable[[str, Mapping[str, str]], Reply]) -> None:
         """Listen on this machine."""
         self.respond = answer
+        self.over: Callable[[], bool] = lambda: False
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._reading: dict[socket.socket, float] = {}
@@ -242,6 +248,8 @@ class _Http(socketserver.TCPServer):
         self._serving.set()
         try:
             super().serve_forever(poll_interval)
+        except _Over:
+            pass
         finally:
             self._serving.clear()
 
@@ -289,7 +297,9 @@ class _Http(socketserver.TCPServer):
             self._reading.pop(request, None)
 
     def service_actions(self) -> None:
-        """Cut off who takes too long to say what it wants, a byte at a time."""
+        """Cut off who takes too long to say what it wants, a byte at a time; and end, if it is over."""
+        if self.over():
+            raise _Over
         now = time.monotonic()
         with self._lock:
             for request, since in self._reading.items():

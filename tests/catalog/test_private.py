@@ -17,7 +17,8 @@ from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.private import private_folder
 
 _HOLDER = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
 from viewcache.catalog.private import private_folder
 with private_folder() as folder:
     (folder / "catalog.duckdb").write_text("secret")

@@ -297,8 +297,12 @@ class Harness:
         return len(self.dispatcher.state.demands)
 
     def assert_counted(self) -> None:
-        """The count of the budget is what lies on disk, and nothing is promised any more."""
-        assert (self.tier.used_bytes, self.tier.reserved_bytes) == (self.tier.measure(), 0)
+        """The count of the budget is what lies on disk, and nothing is promised, once what was said is worked off."""
+
+        def counted() -> bool:
+            return (self.tier.used_bytes, self.tier.reserved_bytes) == (self.tier.measure(), 0)
+
+        until(counted, "the count of the budget to be what lies there")
 
     def forget(self, keys: Iterable[str]) -> None:
         """Treat objects as damaged: they are deleted and planned again."""

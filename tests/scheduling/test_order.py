@@ -163,7 +163,7 @@ def test_deaths_are_counted_in_a_row(harness: Harness, pool: ScriptedPool) -> No
         pool.make(again)
         pool.end(again)
         assert reading.end() is None
-        until(lambda: not pool.running, "the job to end")
+        until(lambda: not harness.dispatcher.state.jobs, "the job to end")
         harness.forget(again.keys)
 
 
@@ -180,7 +180,7 @@ def test_what_a_dead_worker_published_is_counted(harness: Harness, pool: Scripte
     pool.make(again)
     pool.end(again)
     assert reading.end() is None
-    until(lambda: not pool.running, "the job to end")
+    until(lambda: not harness.dispatcher.state.jobs, "the job to end")
     harness.assert_counted()
 
 
