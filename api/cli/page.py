@@ -4,12 +4,11 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from viewcache.api.cli.arguments import add_where
 from viewcache.api.cli.terminal import Terminal
+from viewcache.api.signals import handled
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -40,8 +39,10 @@ def _page(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     located = locate(arguments.where)
     server = PageServer(located, arguments.port)
+    # An exception would be passed over where it comes while Python frees an object, as the thread of a request.
+    told = threading.Event()
     try:
-        with _ctrl_c() as told:
+        with handled((signal.SIGINT, signal.SIGTERM), lambda *_: told.set()):
             terminal.show(server.url)
             terminal.say(
                 f"showing {located.root} to who has this address, until Ctrl-C; looking makes and moves nothing"
@@ -50,22 +51,6 @@ def _page(arguments: argparse.Namespace, terminal: Terminal) -> int:
     finally:
         server.close()
     return 0
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[threading.Event]:
-    """Set by Ctrl-C, and by SIGTERM, the way in which a page ends.
-
-    An exception would be passed over where it comes while Python frees an object, such as the thread of a request.
-    """
-    told = threading.Event()
-    numbers = [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda *_: told.set()) for number in numbers}
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _top(arguments: argparse.Namespace, terminal: Terminal) -> int:

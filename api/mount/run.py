@@ -17,6 +17,7 @@ from viewcache.api.mount.readers import Readers
 from viewcache.api.mount.requests import Requests
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.opening import open as open_cache
+from viewcache.api.signals import handled
 from viewcache.api.views.tree import ViewTree
 
 __all__ = ["mount"]
@@ -78,24 +79,21 @@ class _Mount:
         os.set_blocking(self._wake, False)
 
     def run(self) -> bool:
-        heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # `nohup`, and `&`
-        before = {number: signal.signal(number, _noted) for number in heeded}
-        woken = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         serving = threading.Thread(target=self._serve, name="viewcache-fuse", daemon=True)
-        try:
-            serving.start()
-            os.read(self._awake, 1)
-            self._operations.ready.wait(END_S)  # a folder that is not mounted yet cannot be unmounted
-            self._requests.end()
-            # What lies over the folder once libfuse has ended may be somebody else's.
-            if not self._is_over and not unmount(self._folder, lazy=False):
-                unmount(self._folder, lazy=True)
-            serving.join(END_S)
-            self._readers.end()
-        finally:
-            signal.set_wakeup_fd(woken)
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        with handled(SIGNALS, _noted):
+            woken = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+            try:
+                serving.start()
+                os.read(self._awake, 1)
+                self._operations.ready.wait(END_S)  # a folder that is not mounted yet cannot be unmounted
+                self._requests.end()
+                # What lies over the folder once libfuse has ended may be somebody else's.
+                if not self._is_over and not unmount(self._folder, lazy=False):
+                    unmount(self._folder, lazy=True)
+                serving.join(END_S)
+                self._readers.end()
+            finally:
+                signal.set_wakeup_fd(woken)
         if self._failed is not None:
             raise self._failed
         return not serving.is_alive()
