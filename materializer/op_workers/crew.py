@@ -182,11 +182,11 @@ class Crew:
         self, ask: asks.Apply | asks.ApplyClip, op: Described, frames: Sequence[Picture], need: int, calls: int
     ) -> list[Picture]:
         """Make one call; ``need`` is how many bytes of shared memory it has at first."""
-        out, given, (_, height, width) = ask.out, len(frames) * frames[0].nbytes, frames[0].shape
+        given = len(frames) * frames[0].nbytes
         with self._process(op.name, calls) as process:
             while True:
                 arena = process.arena(need)
-                there = arena.bytes[:given].reshape(len(frames), 3, height, width)
+                there = arena.bytes[:given].reshape(len(frames), 3, ask.height, ask.width)
                 for k, frame in enumerate(frames):
                     there[k] = frame
                 answer = process.answer(ask)
@@ -204,8 +204,8 @@ class Crew:
                 if len(sizes) != 1:
                     raise _Refused(f"it gave {len(sizes)} sizes for one clip")
                 sizes *= len(frames)
-            _check_sizes(op, sizes, frames, arena.size - out)
-            return list(_copies(arena.bytes, out, sizes))
+            _check_sizes(op, sizes, frames, arena.size - ask.out)
+            return list(_copies(arena.bytes, ask.out, sizes))
 
     # Processes -----------------------------------------------------------------------------------------------------
 
