@@ -34,11 +34,11 @@ WAIT_S = 20.0
 """Longest that a test waits for something that takes milliseconds."""
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that another thread does; fails the test after `WAIT_S`."""
+def until(condition: Callable[[], bool], what: str, state: Callable[[], object] = lambda: "") -> None:
+    """Wait for something that another thread does; fails the test after `WAIT_S`, and says the ``state`` of then."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_S} s for: {what}"
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for: {what} {state()}"
         time.sleep(0.001)
 
 

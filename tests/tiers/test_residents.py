@@ -87,15 +87,23 @@ def residents_of(cache: Cache) -> set[str]:
 
 
 def settle(cache: Cache) -> set[str]:
-    """Wait until all residents are in memory, and no more have room; their keys."""
+    """Wait until all residents are in memory, and no more have room; their keys.
 
-    def settled() -> bool:
+    The pictures are still to be read, as they are behind the first epoch: what no batch needs is not made.
+    """
+
+    def state() -> tuple[set[str], int, int]:
+        """Residents that are not in memory; bytes of those that are, and of all by the mover's count."""
         there, chosen = cache.owner.ledger.copies(MEMORY), residents_of(cache)
         assert cache.owner.mover is not None
         used = sum(there[key].bytes for key in chosen if key in there)
-        return chosen <= there.keys() and cache.owner.mover.residents.bytes == used > SMALL - MOST
+        return chosen - there.keys(), used, cache.owner.mover.residents.bytes
 
-    until(settled, "residents are in memory")
+    def settled() -> bool:
+        absent, used, counted = state()
+        return not absent and counted == used > SMALL - MOST
+
+    until(settled, "residents are in memory", state)
     assert cache.owner.dispatcher is not None
     assert cache.owner.dispatcher.wait_idle(WAIT_S)
     return residents_of(cache)
@@ -180,9 +188,10 @@ def test_bytes_and_order_are_the_same(
 ) -> None:
     """None, as many as there is room for, and all: the same batches in the same order, cold and warm."""
     with viewcache.open(tiered(tmp_path, images, residents, worker_kind=kind)) as cache:
-        assert same(read(cache), truth)
+        assert same(read(cache, epochs=1), {place: batch for place, batch in truth.items() if place[0] == 0})
         if residents:
             settle(cache)
+        assert same(read(cache), truth)
         assert same(read(cache), truth)
         tally = cache.owner.dispatcher.tally.frames  # type: ignore[union-attr]
         assert bool(tally["resident"]) == (residents != 0)
