@@ -161,7 +161,7 @@ CALLS: dict[type[asks.Ask], Callable[[AttachedCache, Given], Call]] = {
     asks.Describe: _of_task(lambda task: digest(task.describe(0, 2))),
     asks.Parts: _of_task(lambda task: task.parts),
     asks.PlannedAt: _of_task(lambda task: task.planned_at(0) == task.planned_at(0) > 0),
-    asks.Version: _of_task(lambda task: task.version(0, 0)),
+    asks.Version: _of_task(lambda task: str(task.version(0, 0)).rpartition("/")[2]),  # before it the service's own name
     asks.Video: _of_cache(lambda cache: cache.video("train", V1)),
     asks.Videos: _of_task(lambda task: [each.name for each in task.videos()]),
     asks.DescribeFrame: _of_task(lambda task: task.describe_frame(FrameRequest(V1, 3)).key),
