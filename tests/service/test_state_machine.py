@@ -177,8 +177,8 @@ class ServiceMachine(RuleBasedStateMachine):
         """One of the service's workers dies."""
         pid = self.client(number).ask("stats")
         for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split()[:1]:
-                with suppress(ProcessLookupError):
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread, or its child, has ended meanwhile
+                for child in (task / "children").read_text().split()[:1]:
                     os.kill(int(child), signal.SIGKILL)
 
     def teardown(self) -> None:

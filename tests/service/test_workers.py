@@ -107,6 +107,7 @@ def test_workers_hand_out_the_order_of_one_loop(attach: Opener, context: str, wo
     truth = pixels(cache)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # fork in a process that has threads
+        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)  # where there are fewer cores
         batches = wrapped(cache.loader("train"), workers, context)
         for epoch in range(EPOCHS):
             of_one = truth[epoch * BATCHES : (epoch + 1) * BATCHES]
