@@ -37,6 +37,9 @@ RISE_S = 2.0
 
 LOOK_S = 0.02
 
+PLANNED_S = 10.0
+"""How long the end of the service waits for what is being planned: a task in the midst of it cannot be closed."""
+
 VIDEOS_AT_ONCE = 1000
 """In one answer."""
 
@@ -173,6 +176,8 @@ class Verbs:
 
     def close(self) -> None:
         """End all sessions; those that are there come back to the next run of the service."""
+        with suppress(TimeoutError, Closed):
+            self.cache.owner.look_ahead.wait_idle(PLANNED_S)
         self._retiring.look(inf)
         for session in self.sessions.all():
             self.end(session)

@@ -300,7 +300,7 @@ class Owner:
             self.dispatcher.forget(task.task_id)
 
     def retire(self, name: str) -> bool:
-        """Close a task that has ended; False if other tasks are being opened just now.
+        """Close a task that has ended; False if other tasks are being opened just now, or it is being planned.
 
         What it has drawn stays, and describing it again lets it go on.
         """
@@ -309,7 +309,10 @@ class Owner:
         try:
             if name in self._readers:
                 self.suspend(name)
-                task = self._readers.pop(name).task
+                task = self._readers[name].task
+                if self.look_ahead.is_planning(task):
+                    return False  # what that needs is recorded when it is done, behind what is forgotten here
+                del self._readers[name]
                 self._handles.pop(name, None)
                 self._batch_bytes.pop(name, None)
                 self.config = replace(self.config, tasks=tuple(each for each in self.config.tasks if each.name != name))

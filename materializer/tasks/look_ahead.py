@@ -63,6 +63,8 @@ class LookAhead:
         """Task → where its readers were when it was told last that they turned, and how often it was told there."""
         self._gone: set[int] = set()
         """Tasks that left; the planner may be at one of them just then."""
+        self._planned_now: Task | None = None
+        """What the planner is at."""
         self.closed = False
         """Whether nothing more is planned."""
         self._planner = ThreadPoolExecutor(1, thread_name_prefix="viewcache-planner")
@@ -115,6 +117,11 @@ class LookAhead:
             with suppress(Closed):
                 self._submit(self._decide_again)
         return is_ahead
+
+    def is_planning(self, task: Task) -> bool:
+        """Whether a generation of a task is being planned: what that needs is not recorded yet."""
+        with self._lock:
+            return self._planned_now is task or task.is_planning()
 
     def decide_ahead(self, works: "Sequence[Planned]") -> dict[int, KeptWays | None]:
         """Let some generations be made beside what readers need, until `end_ahead`; `announce` begins it.
@@ -241,6 +248,10 @@ class LookAhead:
         self.announce()
 
     def _plan_one(self, task: Task, number: int) -> None:
+        with self._lock:
+            if task.task_id in self._gone:
+                return  # what it needs would be recorded, and stay for ever
+            self._planned_now = task
         try:
             task.generation(number)
         except Closed:
@@ -249,6 +260,9 @@ class LookAhead:
             # The reader that gets there meets it again; until then there is nothing to make.
             name = task.spec.name
             _log.warning("generation %d of %s: %s", number, name, error, extra={"action": "plan_failed"})
+        finally:
+            with self._lock:
+                self._planned_now = None
         with self._lock:
             if task.task_id not in self._gone:
                 self._current.setdefault(task.task_id, (task, (number,)))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import viewcache
+from tests.scheduling.harness import until
 from tests.tiny import AUGMENTATION, config, encode_folder, places, single, sql
 from viewcache.api.session.cache import Cache
 from viewcache.errors import BadInput, BadVideo, ViewcacheError, ViewNotFound
@@ -206,7 +207,7 @@ def test_who_drew_with_a_task_that_is_closed_reads_on(tmp_path: Path, videos: Pa
     store = tmp_path / "s"
     with viewcache.open(several(store, videos, wide(), narrow(), draw_ahead=1)) as cache:
         begun = [*read_mixed(cache, {"wide": 1.0, "narrow": 1.0}, Random(4), most=4)]
-        assert cache.owner.retire("narrow")
+        until(lambda: cache.owner.retire("narrow"), "it is not being planned")
         alone = wide("alone", sampling={"coordination": "independent"})
         cache.join({"dataset": config(store, videos, **alone)["dataset"]})
         assert not cache.task("wide").task.draws_together

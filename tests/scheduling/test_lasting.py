@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import viewcache
+from tests.scheduling.harness import WAIT_S, until
 from tests.tiny import config, encode_folder, pixels, places, same, sql
 from viewcache.api.config.load import load
 from viewcache.api.preview.plan import previews
@@ -30,7 +31,9 @@ from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe
 from viewcache.materializer.retention.decided import Decided, lying_of, merged
 from viewcache.materializer.retention.told import Told, kept_tables
+from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.trim import Trim
+from viewcache.materializer.tasks.planner import Planner
 
 EPOCHS, SAMPLES = 12, 2
 DECODE_S, CONVERT_S = 1e-5, 1e-6
@@ -421,6 +424,31 @@ def test_a_task_that_is_over_expects_nothing(tmp_path: Path, videos: Path) -> No
         assert not len(cache.owner.keeper.settled)
         assert not cache.owner.keeper.has_weighed(task_id)
         assert sql(cache, wanted) == [(0,)]
+
+
+def test_a_task_that_is_being_planned_is_closed_afterwards(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial that ends while its next generation is planned needs nothing any more when that is done."""
+    began, go_on, plan = threading.Event(), threading.Event(), Planner.plan
+
+    def planned(self: Planner, *given: Any, **named: Any) -> ActiveGeneration:
+        if threading.current_thread().name.startswith("viewcache-planner"):
+            began.set()
+            assert go_on.wait(WAIT_S)
+        return plan(self, *given, **named)
+
+    monkeypatch.setattr(Planner, "plan", planned)
+    with opened(tmp_path, videos) as cache:
+        for epoch in range(2):
+            for iteration in range(cache.task("train").iterations(epoch)):
+                cache.read("train", epoch, iteration)
+        assert began.wait(WAIT_S)
+        assert not cache.owner.retire("train")
+        go_on.set()
+        until(lambda: cache.owner.retire("train"), "it is closed")
+        cache.owner.look_ahead.wait_idle()
+        assert sql(cache, "select count(*) from uses") == [(0,)]
 
 
 def test_what_goes_wrong_ahead_is_logged(
