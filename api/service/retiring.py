@@ -50,12 +50,14 @@ class Retiring:
                     self._over_at[task] = over_at
         self.look()
 
-    def look(self, now: float | None = None) -> None:
-        """Close what is over by now; at the end of the service all that nobody has."""
+    def look(self, now: float | None = None) -> bool:
+        """Close what is over by now, at the end of the service all that nobody has; False if some of it cannot be."""
         now = time.monotonic() if now is None else now
         if not self._over_at:
-            return
+            return True
         with self._lock:
-            for task in [task for task, over_at in self._over_at.items() if over_at <= now]:
+            over = [task for task, over_at in self._over_at.items() if over_at <= now]
+            for task in over:
                 if self._retire(task):
                     del self._over_at[task]
+            return self._over_at.keys().isdisjoint(over)

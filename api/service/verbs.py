@@ -176,9 +176,10 @@ class Verbs:
 
     def close(self) -> None:
         """End all sessions; those that are there come back to the next run of the service."""
-        with suppress(TimeoutError, Closed):
-            self.cache.owner.look_ahead.wait_idle(PLANNED_S)
-        self._retiring.look(inf)
+        if not self._retiring.look(inf):
+            with suppress(TimeoutError):
+                self.cache.owner.look_ahead.wait_idle(PLANNED_S)
+            self._retiring.look(inf)
         for session in self.sessions.all():
             self.end(session)
         self._handing.close()
