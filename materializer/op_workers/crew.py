@@ -13,9 +13,10 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -47,6 +48,7 @@ _ALIGNED = 64
 Picture = NDArray[np.uint8]
 
 Kind = TypeVar("Kind", bound=Answer)
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,8 @@ class Crew:
             OpWorkerFailed: it cannot be started.
         """
         if self._ops is None:
-            try:
-                with self._process():
-                    pass
-            except _NotStarted as error:
-                raise self._failed(str(error)) from error
-        assert self._ops is not None  # `_started` has asked
+            self._twice(self._greet)
+        assert self._ops is not None
         return self._ops
 
     # Calls ---------------------------------------------------------------------------------------------------------
@@ -100,27 +98,40 @@ class Crew:
             BadInput: what was given is wrong, says the operation.
             OpWorkerFailed: it failed on it, or is out of order.
         """
-        try:
-            answer = self._ask(ask)
-        except Ended:
-            try:
-                answer = self._ask(ask)
-            except Ended as again:
-                raise self._failed(str(again)) from again
+        answer = self._twice(partial(self._answer, ask))
         if isinstance(answer, answers.Failed):
             raise BadInput(answer.message) if answer.kind == BadInput.kind else self._failed(answer.message)
         if not isinstance(answer, kind):
             raise self._failed(f"it answered {type(ask).__name__} by {type(answer).__name__}")
         return answer
 
-    def _ask(self, ask: Ask) -> Answer:
-        with self._process() as process:
+    def _answer(self, ask: Ask, fresh: bool) -> Answer:
+        with self._process(fresh=fresh) as process:
             return process.answer(ask)
+
+    def _greet(self, fresh: bool) -> None:
+        with self._process(fresh=fresh):
+            pass  # `_started` has asked what it serves
+
+    def _twice(self, call: Callable[[bool], Made]) -> Made:
+        """What a call gives, which is told whether it is to be of a fresh process; made once more if its process ends.
+
+        Raises:
+            OpWorkerFailed: the second process ended, too.
+        """
+        try:
+            return call(False)
+        except Ended:
+            try:
+                return call(True)
+            except Ended as again:
+                raise self._failed(str(again)) from again
 
     def apply(self, op: Described, params: Params, row: tuple[int, ...], frames: Sequence[Picture]) -> list[Picture]:
         """Apply an operation to frames of one shape, (3, H, W) uint8; gives (3, h, w) uint8 for each.
 
-        One frame is tried once more where that ended the process; of several frames who calls tries each by itself.
+        One frame is tried once more where that ended the process, by a new one: others that are idle may have been
+        killed with it. Of several frames who calls tries each by itself.
 
         Raises:
             OpWorkerFailed: it failed on one of them (``of_clip``); or it cannot be started, serves other code than it
@@ -171,7 +182,7 @@ class Crew:
         tried = set[type[Ended]]()
         while True:
             try:
-                return self._call(ask, op, frames, need, calls)
+                return self._call(ask, op, frames, need, calls, fresh=bool(tried))
             except Ended as ended:  # by chance, perhaps: what an operation always dies of, it dies of again
                 if type(ended) in tried or (calls > 1 and not isinstance(ended, _NotStarted)):
                     raise
@@ -179,11 +190,18 @@ class Crew:
                 self._take_back("" if isinstance(ended, _NotStarted) else op.name)
 
     def _call(
-        self, ask: asks.Apply | asks.ApplyClip, op: Described, frames: Sequence[Picture], need: int, calls: int
+        self,
+        ask: asks.Apply | asks.ApplyClip,
+        op: Described,
+        frames: Sequence[Picture],
+        need: int,
+        calls: int,
+        *,
+        fresh: bool,
     ) -> list[Picture]:
         """Make one call; ``need`` is how many bytes of shared memory it has at first."""
         given = len(frames) * frames[0].nbytes
-        with self._process(op.name, calls) as process:
+        with self._process(op.name, calls, fresh=fresh) as process:
             while True:
                 arena = process.arena(need)
                 there = arena.bytes[:given].reshape(len(frames), 3, ask.height, ask.width)
@@ -210,15 +228,16 @@ class Crew:
     # Processes -----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _process(self, op: str = "", frames: int = 0) -> Iterator[OpProcess]:
+    def _process(self, op: str = "", frames: int = 0, *, fresh: bool) -> Iterator[OpProcess]:
         """A process that is idle, or a new one; one that has ended in the block is counted, and is not used again.
 
         Args:
             op: the operation that is applied; empty for questions.
             frames: to how many frames.
+            fresh: take none that is idle.
         """
         with self._lock:
-            process = self._idle.pop() if self._idle else None
+            process = self._idle.pop() if self._idle and not fresh else None
         process = process or self._started()
         try:
             yield process

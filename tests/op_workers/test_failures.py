@@ -2,8 +2,11 @@
 
 import os
 import re
+import shutil
 import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,46 @@ def test_a_process_that_was_killed_meanwhile_costs_nothing(tmp_path: Path) -> No
         (pid,) = crew.pids()
         os.kill(pid, signal.SIGKILL)
         assert op.parse(None) == ()
+    crew.close()
+
+
+def test_processes_that_are_killed_together_are_no_clips_fault(tmp_path: Path) -> None:
+    """Where the system kills all that are idle, what ended a process is tried once more by one that is new."""
+    meeting = tmp_path / "meeting"
+    body = f"""
+        import os, time
+        open(os.path.join({str(meeting)!r}, str(os.getpid())), "w").close()
+        while len(os.listdir({str(meeting)!r})) < 4:
+            time.sleep(0.001)
+        return frame
+    """
+    crew = Crew(spec(module(tmp_path / "ops", "together", body), "together"))
+    op = the_op(crew)
+    row = np.zeros(1, np.int32)
+    calls: list[Callable[[], object]] = [lambda: op.run((), row, FRAME), lambda: op.parse(None)]
+    for call in calls:
+        shutil.rmtree(meeting, ignore_errors=True)
+        meeting.mkdir()
+        with ThreadPoolExecutor(4) as threads:  # each waits until all have a process of their own
+            list(threads.map(lambda _: op.run((), row, FRAME), range(4)))
+        pids = crew.pids()
+        assert len(pids) >= 4
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        call()
+        crew.close()
+
+
+def test_a_first_process_that_is_killed_while_it_starts(tmp_path: Path) -> None:
+    """What an op worker serves is asked of the next process, too."""
+    flag = tmp_path / "flag"
+    folder = module(tmp_path / "ops", "opening", "return frame")
+    dies = f"import os\nif os.path.exists({str(flag)!r}): os.unlink({str(flag)!r}); os.kill(os.getpid(), 9)\n"
+    (folder / "opening.py").write_text(dies + (folder / "opening.py").read_text())
+    flag.touch()
+    crew = Crew(spec(folder, "opening"))
+    assert [op.name for op in crew.ops()] == ["own"]
+    assert not flag.exists(), "nothing was killed"
     crew.close()
 
 
