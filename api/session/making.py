@@ -45,7 +45,8 @@ class AheadOfTime:
             last = task.generation_of(wanted - 1)
             with placed(task.spec):
                 works.extend((task, task.generation(number)) for number in range(last + 1))
-        dispatcher.mark_present([each for _, active in works for each in active.schedules])
+        planned = [each for _, active in works for each in active.schedules]
+        dispatcher.mark_present([*planned, *keeper.intermediates()])
         chosen = look_ahead.decide_ahead(works)
         try:
             weighed = [(active, task.index_of(active.plan)) for task, active in works]

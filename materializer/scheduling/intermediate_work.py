@@ -136,10 +136,10 @@ class IntermediateSchedule(Work[Key]):
         return [self._rows[key]] if key in self._rows else []
 
     def mark_present(self, has: Callable[[Key], bool]) -> None:
-        """Mark the planned rows whose object is there, given whether an object is."""
+        """Note of which rows the object is there, without those being made, given whether an object is."""
         for row, (key, *_) in enumerate(self._objects):
-            if self._states[row] == RowState.PLANNED and has(key):
-                self._states[row] = RowState.READY
+            if self._states[row] in (RowState.PLANNED, RowState.READY):
+                self.set_state(row, RowState.READY if has(key) else RowState.PLANNED)
 
     def next_planned(self) -> int | None:
         """The first row that is not made and that a clip to come is made from."""

@@ -227,6 +227,24 @@ def test_any_zarr_client_reads_the_pictures(
             assert np.array_equal(view, pixels), name
 
 
+def test_packs_that_have_left_are_made_ahead_again(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]
+) -> None:
+    """`materialize` called once more makes the packs that lie there no more, and those that were made stay."""
+    with viewcache.open(config(tmp_path, images, **LONG)) as cache:
+        *_, first = cache.materialize()
+        there = lying(cache)
+        assert sum(int(str(count)) for _, count in there) == COUNT
+        packs = {str(key) for key, _ in there}
+        copies = [copy for copy in cache.owner.ledger.copies().values() if copy.key in packs]
+        cache.owner.dispatcher_now().evictor.give_up(copies[::2])
+        assert len(lying(cache)) == len(there) - len(copies[::2])
+        *_, again = cache.materialize()
+        assert again == first
+        assert lying(cache) == there
+        assert same(read(cache), truth)
+
+
 def test_what_lies_in_packs_is_found_again(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
     """After a restart, and after the catalog is lost, no picture is kept anew."""
     packs = filled(tmp_path, images, truth)
