@@ -13,6 +13,7 @@ from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.scheduling.passing_rules import passing_bytes
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
+from viewcache.materializer.storage.irreplaceable import IRREPLACEABLE, counted_on, youngest
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.recover import Recovery, recover
 from viewcache.materializer.storage.tiers import Tiers
@@ -131,9 +132,15 @@ def forget_tier(catalog: Catalog, name: str) -> None:
 def shrink(tiers: Tiers, ledger: Ledger) -> None:
     """Evict what a budget that was lowered since the last run has no room for, as far as it is counted."""
     for name in tiers.names():
-        if tiers[name].away:
+        tier = tiers[name]
+        if tier.away:
             continue  # the next start does it
-        over = tiers[name].used_bytes - tiers[name].budget_bytes
+        if tier.used_bytes > tier.budget_bytes:
+            found = ledger.irreplaceable(name, set())  # no policy is offered it, and plans do not count on all
+            more = sum(copy.bytes for copy in found) - counted_on(tier.budget_bytes)
+            for copy in ledger.leave(youngest(found, more), IRREPLACEABLE):
+                tiers.delete(copy)
+        over = tier.used_bytes - tier.budget_bytes
         if over > 0:
             for copy in ledger.leave(ledger.choose(name, over, set())):
                 tiers.delete(copy)

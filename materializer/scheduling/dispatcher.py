@@ -307,7 +307,9 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         is_still = self._held_before == (False, self._ledger.holds) and not self.evictor.is_leaving()
         alone = is_still and self._moves == self._moves_before and not self._running and not self.undecided
         if alone and self._board.is_oldest(choice.work, choice.rows):
-            self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
+            need = sum(map(choice.work.bound, choice.objects)) - self._tier.free_bytes
+            if not self.evictor.give_up_irreplaceable(max(need, 1)):
+                self._board.fail(choice.work, choice.rows, no_room(choice.work, choice.rows, self._tier))
 
     def _refuse(self, choice: NextJob[str], error: ViewcacheError) -> None:
         self._board.fail(choice.work, choice.rows, error)

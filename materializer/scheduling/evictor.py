@@ -11,6 +11,7 @@ from viewcache.materializer.scheduling.candidates import Candidates
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.rules import evictable, eviction_bytes, protected_keys
 from viewcache.materializer.scheduling.work import Work
+from viewcache.materializer.storage.irreplaceable import IRREPLACEABLE, youngest
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.materializer.storage.tiers import Tiers
 from viewcache.materializer.telemetry.observer import Observer
@@ -155,6 +156,20 @@ class Evictor:
     def give_up(self, copies: list[Copy], reason: str | None = None) -> None:
         """Let copies of one tier leave it, unless somebody reads them; ``reason`` in the place of the policy's."""
         self._leave(_bytes(copies), lambda gone: gone.extend(self._ledger.leave(copies, reason)))
+
+    def give_up_irreplaceable(self, need: int) -> bool:
+        """Let what cannot be made again leave for so many bytes, see `youngest`, where a reader finds no room without.
+
+        Returns:
+            Whether anything left.
+        """
+        try:
+            found = self._ledger.irreplaceable(LOCAL, self.protected())
+        except ViewcacheError as error:
+            _log.warning("what cannot be made again stays: %s", error, extra={"action": "evict_irreplaceable"})
+            return False
+        copies = youngest(found, need)
+        return bool(copies and self._leave(need, lambda gone: gone.extend(self._ledger.leave(copies, IRREPLACEABLE))))
 
     def passed(self, copies: list[Copy]) -> list[Copy]:
         """Give up copies that have passed through memory, unless somebody reads them; returns those that are gone."""

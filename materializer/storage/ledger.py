@@ -419,6 +419,13 @@ class Ledger:
             keys = [self._keys.get(victim.object_id, "") for victim in chosen]
             return [copy for copy in map(copies.get, keys) if copy is not None]
 
+    def irreplaceable(self, tier: str, protected: set[str]) -> list[Copy]:
+        """What is still to be read and cannot be made again, so that no policy is offered it; the oldest first."""
+        spared = self.spared(tier, protected)
+        copies = {copy.object_id: copy for key, copy in self.copies(tier).items() if key not in spared}
+        wanted = self._catalog.wanted_among([*self._catalog.lost_among([*copies])])
+        return [copies[each] for each in sorted(wanted)]
+
     def _behind(self, tier: str, need: int, spared: Sequence[int]) -> list[Victim]:
         """Choose when the catalog cannot be written: it offers what has left, and does not know what was made since.
 

@@ -27,6 +27,7 @@ from viewcache.materializer.planning.plan_generation import plan_batch
 from viewcache.materializer.planning.recipe import VideoSource
 from viewcache.materializer.planning.weighted_order import occurrences
 from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.storage.irreplaceable import counted_on
 from viewcache.materializer.tasks.batch_work import BatchWork
 from viewcache.materializer.tasks.drawn import DrawnGeneration
 from viewcache.materializer.tasks.missing import StandIns, filled, tell_of_missing
@@ -248,7 +249,7 @@ class Early:
                 self._catalog,
                 task.task_id,
                 seed,
-                task.budget_bytes // 2,
+                counted_on(task.budget_bytes),
                 by_video=together,
             )
             if gone:

@@ -23,6 +23,7 @@ from viewcache.materializer.planning.twins import rows_like
 from viewcache.materializer.planning.weighted_order import occurrences
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.spec import TaskSpec
+from viewcache.materializer.storage.irreplaceable import counted_on
 from viewcache.materializer.tasks.drawn import DrawnGeneration
 from viewcache.materializer.tasks.missing import StandIns, filled, tell_of_missing
 from viewcache.materializer.tasks.numbering import Numbering
@@ -123,7 +124,7 @@ class Planner:
             self.catalog,
             self.task_id,
             self.seed,
-            self.budget_bytes // 2,
+            counted_on(self.budget_bytes),
             by_video=together,
         )
         return (with_items(plan, list(found), list(found.values()), self.dataset) if found else plan), records
