@@ -21,10 +21,13 @@ from viewcache.catalog.files import read_regular
 from viewcache.catalog.statements import load_policy, policy_names
 from viewcache.errors import BadInput, NotFound, QueryRefused
 
-__all__ = ["LIMITS", "SHIPPED", "Policy", "all_policies", "ask", "check_policy", "find_policy", "sample"]
+__all__ = ["LIMITS", "SHIPPED", "UNTRIED", "Policy", "all_policies", "ask", "check_policy", "find_policy", "sample"]
 
 SHIPPED = "shipped"
 """Source of a policy that comes with viewcache."""
+
+UNTRIED = "it was not tried, since another policy is active; viewcache evict --list tries all"
+"""Problem of a policy of the user's own that nobody has chosen."""
 
 LIMITS = QueryLimits(seconds=5.0, memory_bytes=1 << 30)
 """What a policy of the user's own may use: an eviction waits for it."""
@@ -47,16 +50,22 @@ class Policy:
     text: str
     """The SELECT."""
     problem: str | None = None
-    """Why it cannot be used; None if it can."""
+    """Why it cannot be used, or ``UNTRIED``; None if it can be used."""
 
 
-def all_policies(folder: str | None = None) -> list[Policy]:
-    """The shipped policies, then those of a folder by name, each of which is tried on a sample."""
+def all_policies(folder: str | None = None, only: str | None = None) -> list[Policy]:
+    """The shipped policies, then those of a folder by name, which are tried on a sample.
+
+    Args:
+        folder: of the user's own policies; None = there are none.
+        only: the name of the one that is tried, since each trial starts a process; None = all are tried. Another one
+            has ``UNTRIED`` as its problem, unless its name or its text has one already.
+    """
     shipped = []
     for name in policy_names():
         statement = load_policy(name, "duckdb")
         shipped.append(Policy(name, SHIPPED, statement.purpose, statement.text))
-    return shipped + [_read(path) for path in sorted(Path(folder).glob("*.sql"))] if folder else shipped
+    return shipped + [_read(path, only) for path in sorted(Path(folder).glob("*.sql"))] if folder else shipped
 
 
 def find_policy(name: str, found: Sequence[Policy]) -> Policy:
@@ -81,12 +90,10 @@ def check_policy(name: str, folder: str | None = None) -> None:
         NotFound: there is none of that name.
         BadInput: it cannot be used; the message says why.
     """
-    if name not in policy_names():
-        found = [path for path in Path(folder).glob("*.sql") if path.stem == name] if folder is not None else []
-        find_policy(name, [_read(path) for path in found] or all_policies(folder))
+    find_policy(name, all_policies(folder, only=name))
 
 
-def _read(path: Path) -> Policy:
+def _read(path: Path, only: str | None) -> Policy:
     name, text, problem = path.stem, "", None
     try:
         if not _NAME.fullmatch(name):
@@ -94,7 +101,10 @@ def _read(path: Path) -> Policy:
         if name in policy_names():
             raise QueryRefused(f"{name} is the name of a shipped policy; rename the file")
         text = read_regular(path, _MOST_BYTES).decode()
-        ask(text, sample(), 1 << 62)
+        if only in (None, name):
+            ask(text, sample(), 1 << 62)
+        else:
+            problem = UNTRIED
     except UnicodeDecodeError as error:
         problem = f"it is not valid UTF-8 at byte {error.start}"
     except OSError as error:

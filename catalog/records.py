@@ -374,7 +374,7 @@ class PolicyRow:
     """The SELECT."""
     active: bool
     problem: str | None = None
-    """Why it cannot be used."""
+    """Why it cannot be used, or that it was not tried."""
 
 
 @dataclass(frozen=True, slots=True)

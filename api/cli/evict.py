@@ -37,8 +37,7 @@ def add_commands(commands: "Commands") -> None:
 def _evict(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import locate
     from viewcache.api.config.values import parse_size
-    from viewcache.api.upkeep.evict import evict, policies_of
-    from viewcache.catalog.policies import find_policy
+    from viewcache.api.upkeep.evict import evict, policies_of, policy_of
     from viewcache.errors import BadInput, NotFound
 
     folder = os.path.abspath(arguments.folder) if arguments.folder is not None else None
@@ -57,8 +56,7 @@ def _evict(arguments: argparse.Namespace, terminal: Terminal) -> int:
     except ValueError:
         raise BadInput(f"--need {arguments.need!r} is no size; write 10GB, 1.5TiB or a number of bytes") from None
     located = locate(arguments.where)
-    found, active = policies_of(located, folder)
-    policy = find_policy(arguments.policy or active, found)
+    policy = policy_of(located, arguments.policy, folder)
     done = evict(located, policy, need, tier=arguments.tier, dry_run=arguments.dry_run)
     if terminal.json:
         terminal.data(done.as_dict())

@@ -15,13 +15,13 @@ from viewcache.api.text import size
 from viewcache.api.upkeep.owned import owned_cache
 from viewcache.catalog import Catalog
 from viewcache.catalog.eviction import DEFAULT
-from viewcache.catalog.policies import Policy, all_policies
+from viewcache.catalog.policies import Policy, all_policies, find_policy
 from viewcache.errors import BadInput, NotFound
 from viewcache.materializer.storage.eviction import Eviction
 from viewcache.materializer.storage.removal import remove
 from viewcache.store.tier import LOCAL
 
-__all__ = ["Evicted", "Leaves", "evict", "policies_of"]
+__all__ = ["Evicted", "Leaves", "evict", "policies_of", "policy_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Evicted:
 
 
 def policies_of(located: Located | None, folder: str | None = None) -> tuple[list[Policy], str]:
-    """The policies that a cache can use, and the name of the active one.
+    """The policies that a cache can use, each of which is tried, and the name of the active one.
 
     Args:
         located: the cache; None if there is none yet.
@@ -71,12 +71,35 @@ def policies_of(located: Located | None, folder: str | None = None) -> tuple[lis
     Raises:
         NotFound: there is no such folder.
     """
+    folder, active = _spec(located, folder)
+    return all_policies(folder), active
+
+
+def policy_of(located: Located, name: str | None = None, folder: str | None = None) -> Policy:
+    """The policy of that name, which alone is tried.
+
+    Args:
+        located: the cache.
+        name: None = the active one.
+        folder: of policies of the user's own, instead of the configuration's.
+
+    Raises:
+        NotFound: there is no such folder, or no such policy.
+        BadInput: the policy cannot be used.
+    """
+    folder, active = _spec(located, folder)
+    name = name or active
+    return find_policy(name, all_policies(folder, only=name))
+
+
+def _spec(located: Located | None, folder: str | None) -> tuple[str | None, str]:
+    """The folder of policies, which exists if it is one, and the name of the active policy."""
     config = located.config if located is not None else None
     spec = config.cache.eviction if config is not None else None
     folder = folder or (spec.folder if spec is not None else None)
     if folder is not None and not Path(folder).is_dir():
         raise NotFound(f"there is no folder of policies {folder}")
-    return all_policies(folder), spec.policy if spec is not None else DEFAULT
+    return folder, spec.policy if spec is not None else DEFAULT
 
 
 def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCAL, dry_run: bool = False) -> Evicted:

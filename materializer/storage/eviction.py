@@ -64,13 +64,13 @@ class Eviction:
 
     @classmethod
     def of(cls, catalog: Catalog, spec: EvictionSpec) -> "Eviction":
-        """Find the policy that the settings name, and record all that there are.
+        """Find the policy that the settings name, which alone is tried, and record all that there are.
 
         Raises:
             NotFound: there is none of that name.
             BadInput: it cannot be used; the message says why.
         """
-        found = all_policies(spec.folder)
+        found = all_policies(spec.folder, only=spec.policy)
         policy = find_policy(spec.policy, found)
         catalog.set_policies(
             [PolicyRow(p.name, p.source, p.purpose, p.text, p is policy, p.problem) for p in _one_of_a_name(found)]

@@ -12,9 +12,11 @@ import pytest
 
 from tests.catalog.samples import copy, draws, plan, registered, select, video
 from tests.catalog.test_demand import Walk
+from viewcache.api.config.find import Located
+from viewcache.api.upkeep.evict import policy_of
 from viewcache.catalog import Catalog, QueryLimits, policies
 from viewcache.catalog.eviction import CANDIDATES, VICTIMS
-from viewcache.catalog.policies import Policy, all_policies, ask, find_policy, sample
+from viewcache.catalog.policies import UNTRIED, Policy, all_policies, ask, check_policy, find_policy, sample
 from viewcache.catalog.records import IoSampleRow
 from viewcache.catalog.statements import policy_names
 from viewcache.errors import BadInput, NotFound, QueryRefused
@@ -263,6 +265,53 @@ def test_policies_are_rows(catalog: Catalog, own: Path) -> None:
     Eviction.of(catalog, EvictionSpec())
     assert select(catalog, "select name from policies where active") == [("demand",)]
     assert select(catalog, "select count(*) from policies") == [(len(policy_names()),)]
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of policies that were tried, each of which takes a process."""
+    texts: list[str] = []
+
+    def trial(text: str, candidates: pa.Table, need_bytes: int) -> pa.Table:
+        texts.append(text)
+        return ask(text, candidates, need_bytes)
+
+    monkeypatch.setattr(policies, "ask", trial)
+    return texts
+
+
+def test_an_opening_tries_the_active_policy_alone(catalog: Catalog, own: Path, tried: list[str]) -> None:
+    """The others of the folder cost no process; in `policies` they are not called good."""
+    Eviction.of(catalog, EvictionSpec("lru", str(own)))
+    assert tried == []
+    assert select(catalog, "select problem from policies where name = 'big'") == [(UNTRIED,)]
+    assert "not valid UTF-8" in str(select(catalog, "select problem from policies where name = 'latin'"))
+    Eviction.of(catalog, EvictionSpec("big", str(own)))
+    assert tried == [BIGGEST]
+    assert select(catalog, "select name, problem from policies where name in ('big', 'bad') order by name") == [
+        ("bad", UNTRIED),
+        ("big", None),
+    ]
+    with pytest.raises(BadInput, match=r"bad .*bad\.sql.* cannot be used: this is DROP"):
+        Eviction.of(catalog, EvictionSpec("bad", str(own)))
+    with pytest.raises(NotFound, match=r"no eviction policy named 'gone'; there are .*, bad, big"):
+        Eviction.of(catalog, EvictionSpec("gone", str(own)))
+    assert tried == [BIGGEST, "drop table candidates"]
+
+
+def test_the_choice_of_a_policy_is_checked_alone(own: Path, tried: list[str]) -> None:
+    """`plan` and `evict` try the policy that they are asked for, also a bad one, and no other of its folder."""
+    cache = Located("catalog", "store")
+    check_policy("big", str(own))
+    assert policy_of(cache, "big", str(own)).name == "big"
+    assert tried == [BIGGEST, BIGGEST]
+    with pytest.raises(BadInput, match="cannot be used: this is DROP"):
+        check_policy("bad", str(own))
+    with pytest.raises(BadInput, match="cannot be used: this is DROP"):
+        policy_of(cache, "bad", str(own))
+    with pytest.raises(NotFound, match="no eviction policy named 'gone'"):
+        check_policy("gone", str(own))
+    assert len(tried) == 4
 
 
 def filled(catalog: Catalog) -> None:
