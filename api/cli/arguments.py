@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from viewcache.errors import BadInput
 
@@ -13,7 +13,29 @@ __all__ = ["Parser", "add_where", "asks_for_json", "in_one_line", "refuse_lone_c
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are of our error tree, so that they end a command as all others do."""
+    """A parser whose errors are of our error tree, so that they end a command as all others do.
+
+    The options of a command may stand between its other arguments, too.
+    """
+
+    _intermixes = False
+    """Whether options between arguments are being understood just now, for which argparse calls this parser again."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """What is understood and what is not, of a command with its options anywhere.
+
+        Alone, argparse gives up all arguments that may be left out when an option comes: of `sql x.yaml --rows 5 QUERY`
+        it takes `x.yaml` for the query. What it understands alone keeps its meaning. It cannot look for the options
+        first where there are subcommands; they are parsers like this one, and do so themselves.
+        """
+        known, unknown = super().parse_known_args(args, namespace)
+        if not unknown or self._intermixes or self._subparsers is not None:
+            return known, unknown
+        self._intermixes = True
+        try:
+            return self.parse_known_intermixed_args(args)
+        finally:
+            self._intermixes = False
 
     def error(self, message: str) -> NoReturn:
         """Show the usage.

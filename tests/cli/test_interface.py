@@ -118,6 +118,38 @@ def test_without_json_wrong_arguments_are_words(capsys: pytest.CaptureFixture[st
         assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["sql", "a.yaml", "--rows", "5", "select 1"], {"where": "a.yaml", "query": "select 1", "rows": 5}),
+        (["sql", "--rows=5", "a.yaml", "--js", "select 1"], {"where": "a.yaml", "query": "select 1", "json": True}),
+        (["sql", "a.yaml", "--rows", "5", "--", "--x"], {"where": "a.yaml", "query": "--x", "rows": 5}),
+        (["sql", "--", "a.yaml", "--x"], {"where": "a.yaml", "query": "--x"}),
+        (["sql", "--rows", "5", "select 1"], {"where": None, "query": "select 1", "rows": 5}),
+        (["mount", "a.yaml", "--job", "x", "views"], {"config": ["a.yaml"], "folder": "views", "job": "x"}),
+        (["plan", "a.yaml", "--json", "b.yaml"], {"config": ["a.yaml", "b.yaml"], "json": True}),
+    ],
+)
+def test_options_stand_anywhere(arguments: list[str], wanted: dict[str, object]) -> None:
+    """Also between two arguments, of which the first may be left out; what stands behind ``--`` is no option."""
+    understood = vars(parser().parse_args(arguments))
+    assert {name: understood[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unknown"),
+    [
+        (["sql", "a.yaml", "--rows", "5", "select 1", "--what"], "--what"),
+        (["sql", "a.yaml", "--rows", "5", "b", "c"], "c"),
+        (["db", "upgrade", "a.yaml", "--dry-run", "b.yaml"], "b.yaml"),
+    ],
+)
+def test_what_no_command_takes_is_named(arguments: list[str], unknown: str) -> None:
+    """Where options stand between arguments, too."""
+    with pytest.raises(errors.BadInput, match=f"unrecognized arguments: {unknown}; "):
+        parser().parse_args(arguments)
+
+
 def test_line_breaks_in_arguments_break_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     """An argument is shown escaped, where a command refuses it as where the parser does; JSON has it as it is."""
     for arguments in (["status", "a\x01b\nc"], ["status", "x", "a\x01b\nc"]):
