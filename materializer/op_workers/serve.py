@@ -105,7 +105,9 @@ class _Server:
     # Verbs ---------------------------------------------------------------------------------------------------------
 
     def _hello(self, ask: asks.Hello) -> Answer:
-        names = load_modules(ask.modules, key="modules")
+        # It runs isolated: what reaches it is `path`, and never PYTHONPATH.
+        hint = f"is it installed for {sys.executable}, or its folder in the op worker's `path`?"
+        names = load_modules(ask.modules, key="modules", hint=hint)
         runtime = f"Python {sys.version.split()[0]}, NumPy {np.__version__}"
         versions = tuple((package, _version(package)) for package in ask.packages)
         return answers.Welcome(asks.PROTOCOL, runtime, tuple(described(get(name)) for name in names), versions)

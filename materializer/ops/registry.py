@@ -309,12 +309,15 @@ def own_registrations() -> Iterator[None]:
             _refused.clear()
 
 
-def load_modules(modules: Iterable[str], *, key: str = "op_modules") -> tuple[str, ...]:
+def load_modules(
+    modules: Iterable[str], *, key: str = "op_modules", hint: str = "is it installed here, or its folder on PYTHONPATH?"
+) -> tuple[str, ...]:
     """Import the modules of ``cache.op_modules`` and register their operations; each worker process does this too.
 
     Args:
         modules: dotted names; each module lists its operations (classes or instances) in ``OPS``.
         key: of the configuration that names them, for messages.
+        hint: what to look at where one cannot be imported.
 
     Returns:
         The names of the registered operations.
@@ -329,7 +332,6 @@ def load_modules(modules: Iterable[str], *, key: str = "op_modules") -> tuple[st
         try:
             ops = importlib.import_module(module).OPS
         except ImportError as error:
-            hint = "is it installed here, or its folder on PYTHONPATH?"
             raise BadInput(f"{key}: {module} cannot be imported: {error}; {hint}") from error
         except AttributeError as error:
             raise BadInput(f"{key}: {module} has no list OPS of operations: {error}") from error

@@ -127,8 +127,8 @@ def _python(folder: Path, before: str) -> Path:
         (_not_in_path, ".python: there is no program no-such-python-in-path"),
         (
             _no_module,
-            "modules: no_such_module cannot be imported: No module named 'no_such_module'; is it installed here, or "
-            "its folder on PYTHONPATH?",
+            "mine: modules: no_such_module cannot be imported: No module named 'no_such_module'; is it installed for "
+            f"{sys.executable}, or its folder in the op worker's `path`?",
         ),
         (_no_ops, "without has no list OPS of operations"),
         (_breaks, "RuntimeError: at import"),
