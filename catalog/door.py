@@ -382,6 +382,14 @@ class Catalog(Draws, Ends, Leaving, Measures, Videos):
         self.flush()
         return self._upkeep.publish()
 
+    def before_snapshots(self, note: Callable[[], None]) -> None:
+        """Let something be noted before each snapshot that another process asks for, in a thread of the catalog.
+
+        On PostgreSQL, where other processes read the database itself, it is never called.
+        """
+        if self._upkeep is not None:
+            self._upkeep.before = note
+
     def _check(self) -> None:
         if os.getpid() != self._pid:
             raise errors.WrongProcess(

@@ -54,6 +54,8 @@ class Upkeep:
             between: runs a function on the writer's thread while no transaction is open, and waits for it.
         """
         self._engine, self._layout, self._between = engine, layout, between
+        self.before: Callable[[], None] = lambda: None
+        """Called before a snapshot that another process asked for, which has what this notes."""
         self._refill_at = time.monotonic() + _REFILL_EVERY_S
         self._fold_at = 0.0
         self._one = threading.Lock()
@@ -114,6 +116,7 @@ class Upkeep:
             self._layout.request.unlink()
             asked_ns = os.fstat(request.fileno()).st_mtime_ns
         try:
+            self.before()
             self._publish(asked_ns)
         except errors.ViewcacheError as error:
             if not self._closed:

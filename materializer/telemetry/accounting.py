@@ -1,5 +1,7 @@
 """Writes into the catalog what a cache takes of cores and energy, seldom: `kill -9` loses what was not written yet.
 
+Who looks from another process sees it as of now: it is also written before a snapshot.
+
 So it does with what a batch takes beside what is kept, which tells those who predict what epochs cost.
 """
 
@@ -27,6 +29,7 @@ class Accounting:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="viewcache-usage", daemon=True)
         self._thread.start()
+        catalog.before_snapshots(self.write)  # what it tells is then of one moment with what was read until then
 
     def write(self) -> None:
         """Hand over what has come; the catalog commits it within a second.

@@ -139,9 +139,14 @@ def test_status_of_a_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert isinstance(cache, Cache)
         for epoch, iteration in ((0, 0), (0, 1), (1, 0), (1, 1)):
             cache.read("train", epoch, iteration)
+        while_open = status(str(tmp_path / "store"))
         alone = cache.task("train").task.summary(0)
     found = status(str(tmp_path / "store"))
     (row,) = found.parts["on_demand"]
+    at_end, meanwhile = found.cost(), while_open.cost()
+    assert at_end is not None
+    assert meanwhile is not None  # who looks while it is open is told the cost of what has been read by then
+    assert meanwhile.cpu_s > 0.5 * at_end.cpu_s
     assert row["clips"] == 32
     with Catalog.open(tmp_path / "store", create=False, writable=False) as closed:
         rates = {each.op: each for each in closed.load_io_samples()}
