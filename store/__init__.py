@@ -41,7 +41,7 @@ from viewcache.store.buffers import aligned_empty
 from viewcache.store.codec import CODECS, ENCODED, Codec, codec
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
 from viewcache.store.groups import join_packets, read_group, split_packets
-from viewcache.store.local import LocalTier
+from viewcache.store.local import LocalTier, make_root
 from viewcache.store.marker import MARKER
 from viewcache.store.memory import MemoryTier
 from viewcache.store.opening import open_tier
@@ -79,6 +79,7 @@ __all__ = [
     "find_written",
     "groups_bound",
     "join_packets",
+    "make_root",
     "open_tier",
     "physical_of",
     "read_group",

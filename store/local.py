@@ -28,7 +28,7 @@ from viewcache.store.temporary import TEMPORARY, abandoned, is_temporary, make_t
 from viewcache.store.tier import Tier
 from viewcache.store.writer import sync_folder, write_object
 
-__all__ = ["MARKER", "LocalTier"]
+__all__ = ["MARKER", "LocalTier", "make_root"]
 
 Bytes = NDArray[np.uint8]
 
@@ -39,6 +39,27 @@ _OTHERS = ("zarr.json", ".zgroup", ".zarray")
 """Files that make a folder somebody else's array."""
 
 
+def make_root(root: Path) -> None:
+    """Make the folder of a store, if it is not there; never what it lies in.
+
+    A folder that is missing above it is mostly that of a disk that is not mounted. What would be made in its place
+    would fill another disk.
+
+    Raises:
+        BadInput: the folder in which it would lie is not there.
+        OSError: it cannot be made.
+    """
+    try:
+        root.mkdir(0o700, exist_ok=True)
+    except FileNotFoundError as error:
+        if root.parent.is_dir():
+            raise
+        raise BadInput(
+            f"cannot make the store {root}: the folder {root.parent} does not exist; mount the disk that belongs "
+            "there, or make that folder, or correct cache.store"
+        ) from error
+
+
 class LocalTier(Tier):
     """A folder of objects. Other processes read and write it by `read_into` and `write_object`."""
 
@@ -46,13 +67,14 @@ class LocalTier(Tier):
         """Create the layout, or accept the one that is there.
 
         Args:
-            root: folder, created with mode 0700 where it is missing. Other files beside ours (the catalog's) are
-                left alone.
+            root: folder, created with mode 0700 where it is missing, in one that is there. Other files beside ours
+                (the catalog's) are left alone.
             budget_bytes: for objects and temporary files together, in whole blocks and with a folder each.
             name: of the tier in the catalog.
 
         Raises:
-            BadInput: the folder has ``objects`` or ``tmp`` that are not ours, or another format.
+            BadInput: the folder has ``objects`` or ``tmp`` that are not ours, or another format, or what it would lie
+                in is not there.
             Full: no space for the layout.
             Broken: the folder cannot be made or written.
         """
@@ -178,7 +200,7 @@ class LocalTier(Tier):
 
     def _lay_out(self) -> None:
         root = Path(self.root)
-        root.mkdir(0o700, parents=True, exist_ok=True)
+        make_root(root)
         for name in (_OBJECTS, TEMPORARY):
             if (root / name).is_symlink():
                 raise BadInput(

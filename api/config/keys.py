@@ -62,7 +62,8 @@ _CACHE = KeySection(
         Key(
             "store",
             "store",
-            "Folder that holds the objects, seen from the file's folder; or a list of tiers, one of them a folder.",
+            "Folder that holds the objects, seen from the file's folder, and made in one that is there; or a list of "
+            "tiers, one of them a folder.",
             "./.viewcache",
             "`./.viewcache` beside the first file",
             section="tier",

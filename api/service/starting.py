@@ -20,6 +20,7 @@ import msgspec
 from viewcache.api.service import answers, asks, files, wire
 from viewcache.errors import Broken, Full, ServiceDown
 from viewcache.materializer.child import import_path
+from viewcache.store import make_root
 
 __all__ = ["START_S", "start", "start_lock"]
 
@@ -56,12 +57,13 @@ def start_lock(root: Path) -> Iterator[bool]:
     """Hold the right to start a service of a store; False if another process has it just now.
 
     Raises:
+        BadInput: the folder in which the store would lie is not there.
         ServiceDown: this user may not write there.
         Full: the disk has no room for the folder.
         Broken: there can be no such folder.
     """
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_root(root)
         file = os.open(root / files.START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except PermissionError as error:
         raise ServiceDown(

@@ -20,7 +20,7 @@ from viewcache.api.service import answers, files, run
 from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
 from viewcache.catalog.readonly import run_query
-from viewcache.errors import Broken, NotFound
+from viewcache.errors import BadInput, Broken, NotFound
 
 OPEN = f"""
 import sys
@@ -161,3 +161,16 @@ def test_a_store_that_cannot_be_made(place: str, videos: Path, tmp_path: Path) -
         stop(store)
     with pytest.raises(NotFound, match="no catalog in"):
         run_query(store, "select 1")
+
+
+def test_a_store_whose_disk_is_not_there(videos: Path, tmp_path: Path) -> None:
+    """With and without a service nothing is made in the place of a disk, which may come later; the parent is named."""
+    disk = tmp_path / "disk"
+    told = rf"cannot make the store {disk}/cache: the folder {disk} does not exist; mount the disk"
+    for service in ("off", "auto"):
+        with pytest.raises(BadInput, match=told):
+            viewcache.open(described(disk / "cache", videos), service=service)
+        assert not disk.exists()
+    disk.mkdir()
+    viewcache.open(described(disk / "cache", videos), service="off").close()
+    assert (disk / "cache" / "catalog.duckdb").exists()

@@ -206,6 +206,13 @@ def test_a_file_in_place_of_the_root(tmp_path: Path) -> None:
         store.LocalTier(tmp_path / "file", 1)
 
 
+def test_what_a_store_lies_in_is_not_made(tmp_path: Path) -> None:
+    """A missing folder above it is mostly that of a disk that is not mounted: nothing is written in its place."""
+    with pytest.raises(BadInput, match=f"the folder {tmp_path}/disk/a does not exist; mount the disk"):
+        store.LocalTier(tmp_path / "disk" / "a" / "cache", 1)
+    assert not os.listdir(tmp_path)
+
+
 def test_strangers_are_neither_listed_nor_deleted(tier: store.LocalTier, put: Put) -> None:
     """Only places that the store makes are objects; no other path can be deleted through it."""
     stored = put(pixels((1, 9)))
