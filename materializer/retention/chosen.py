@@ -224,6 +224,11 @@ class Chosen:
         return KeptWays(self.weighed.videos, self.weighed.ways, option, self.part_bytes)
 
     @property
+    def spare_bytes(self) -> int:
+        """Of the budget, which nothing that is kept takes."""
+        return max(0, self.budget_bytes - self.choice.bytes)
+
+    @property
     def byte_s(self) -> float:
         """Seconds of work that the byte saves which is the least worth keeping: about what one byte more is worth.
 

@@ -109,7 +109,8 @@ class KeptObjects:
         of_images = chosen_images(chosen, plans, works, self._packs.still(kept, making), self._before())
         objects |= of_images.staying
         among = [*compress(chosen.weighed.videos, is_image.tolist())]
-        packed = self._packs.kept(number, of_images.pictures, among, blocks, making, self._pack_bytes())
+        room = self._pack_bytes(), chosen.spare_bytes
+        packed = self._packs.kept(number, of_images.pictures, among, blocks, making, *room)
         self._lying.will_last(number, {each.pack for (each,) in packed if each.recipe.codec_is_chosen})
         for picture in packed:
             image = picture[0].video

@@ -1,7 +1,8 @@
 """Which kept pictures of images lie together, as packs: those that blocks to come need first, and as they lie already.
 
 A pack stays and leaves as a whole. What is chosen is chosen image by image, so of packs that lie there those are kept
-of which the largest part was chosen, as long as they take no more room than what was chosen of all of them.
+of which the largest part was chosen, as long as they take no more room than what was chosen of all of them and what is
+left of the budget.
 """
 
 import math
@@ -227,6 +228,7 @@ class Packs:
         blocks: Mapping[str, tuple[int, str]],
         making: Callable[[], Set[str]],
         most_bytes: int,
+        spare_bytes: int,
     ) -> list[tuple[IntermediateObject, ...]]:
         """Which of the pictures that were chosen are kept, in packs that lie there or come, and in new ones.
 
@@ -242,24 +244,26 @@ class Packs:
             blocks: see `first_blocks`; a picture of which nothing is said there is left for another time.
             making: tells the content keys of all that is being made now.
             most_bytes: of the pictures of a new pack.
+            spare_bytes: of the budget, which nothing that was chosen takes.
         """
         coming = self._coming(group_generation, making())
         find = self.finder()  # asked after that: what was being made lies there now
         lies = {recipe.key: there for _, recipe in pictures if (there := find(recipe.key)) is not None}
-        stays = self._those_that_stay(Counter(each.pack for each in lies.values()), set(weighed))
+        stays = self._those_that_stay(Counter(each.pack for each in lies.values()), set(weighed), spare_bytes)
         found: list[tuple[IntermediateObject, ...]] = []
         fresh: dict[tuple[int, str, str, str], list[Picture]] = {}
         for video, recipe in pictures:
-            if recipe.key in lies:
-                pack = lies[recipe.key].pack if lies[recipe.key].pack in stays else None
-            else:
-                pack = next((each for each in self._packs_of.get(recipe.key, ()) if each in coming), None)
-                failures = self._failures[video]
-                if pack is None and video in blocks and failures < TRIES:
-                    alone = video if failures else ""
-                    fresh.setdefault((*blocks[video], recipe.codec, alone), []).append((video, recipe))
+            lying = lies.get(recipe.key)
+            if lying is not None and lying.pack in stays:
+                pack: str | None = lying.pack
+            else:  # it may lie in another one, too
+                packs = self._packs_of.get(recipe.key, ())
+                pack = next((each for there in (stays, coming) for each in packs if each in there), None)
             if pack is not None:
                 found.append(self._object(video, recipe, pack))
+            elif lying is None and video in blocks and (failures := self._failures[video]) < TRIES:
+                alone = video if failures else ""
+                fresh.setdefault((*blocks[video], recipe.codec, alone), []).append((video, recipe))
         new = [each for key in sorted(fresh) for each in self._pieces(key[1], fresh[key], most_bytes)]
         formed = self._form(new)
         kept = [*found, *formed]
@@ -300,18 +304,21 @@ class Packs:
         needless -= {each.pack for each in kept}
         self._superseded |= {key for key in needless if self._size_of(key) is None}
 
-    def _those_that_stay(self, wanted: Mapping[str, int], weighed: Set[str]) -> set[str]:
-        """Of packs of which so many pictures each were chosen; of other images than those nothing is known."""
+    def _those_that_stay(self, wanted: Mapping[str, int], weighed: Set[str], spare_bytes: int) -> set[str]:
+        """Of packs of which so many pictures each were chosen; of other images than those nothing is known.
+
+        What else lies in a pack takes room that is spare, or that of pictures whose packs do not stay.
+        """
         sizes = {key: self._size_of(key) or 0 for key in wanted}
         asked = {key: sum(image in weighed for image in self._known[key].images) for key in wanted}
         share = {key: count / asked[key] for key, count in wanted.items()}
-        room = math.fsum(sizes[key] * count / len(self._known[key].images) for key, count in wanted.items())
+        chosen = math.fsum(sizes[key] * count / len(self._known[key].images) for key, count in wanted.items())
+        room = chosen + spare_bytes
         stays: set[str] = set()
         for key in sorted(wanted, key=lambda key: (-share[key], key)):
-            room -= sizes[key]
-            if room < -0.5:
-                break
-            stays.add(key)
+            if sizes[key] <= room + 0.5:
+                room -= sizes[key]
+                stays.add(key)
         return stays
 
     def _pieces(self, block: str, pictures: Sequence[Picture], most_bytes: int) -> list[tuple[str, list[Picture]]]:

@@ -22,7 +22,9 @@ from tests.catalog.samples import copy
 from tests.images.small import config, picture, save, save_folder
 from tests.tiny import config as of_videos
 from tests.tiny import encode_folder, make_decoding_dear, single, sql
+from viewcache.api.config.find import locate
 from viewcache.api.session.cache import Cache
+from viewcache.api.upkeep.gc import collected
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import ObjectKind, ObjectRow
 from viewcache.catalog.rows import object_table
@@ -277,6 +279,31 @@ def test_what_lies_there_is_not_expected_to_be_decoded(
                 assert (measured.objects == 0) is again
 
 
+def test_what_is_still_chosen_stays_with_its_pack(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the budget has room, `viewcache gc` takes no picture that is chosen, whatever else lies in its pack."""
+    filled(tmp_path, images, truth, mix=1)
+    found: list[Chosen | None] = []
+
+    def recorded(*given: Any) -> Chosen | None:
+        found.append(choose(*given))
+        return found[-1]
+
+    monkeypatch.setattr("viewcache.materializer.retention.keeper.choose", recorded)
+    half = config(tmp_path, images, cache={"mix": 0.5}, **LONG | {"epochs": 12})
+    with viewcache.open(half) as cache:
+        cache.read("train", LONG["epochs"], 0)
+        idle(cache)
+        assert all(chosen is not None and chosen.spare_bytes for chosen in found)
+    collected(locate(str(tmp_path)))
+    kept = {image for chosen in found if chosen is not None for image, way in chosen.way_of().items() if way.keeps}
+    with viewcache.open(half) as cache:
+        packs = cache.catalog.query("read_packs")["object_id"].to_pylist()
+        assert len(kept) >= COUNT // 2
+        assert kept <= set(cache.catalog.pack_parts(packs)["video_key"].to_pylist())
+
+
 def test_a_damaged_pack_is_made_anew(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
     """Each byte of each pack turned over: the pixels are the same, and packs lie there again."""
     filled(tmp_path, images, truth)
@@ -330,9 +357,10 @@ def keep(
     among: Sequence[str],
     blocks: Mapping[str, tuple[int, str]],
     making: Set[str] = frozenset(),
+    spare: int = 0,
 ) -> list[IntermediateObject]:
     """What is kept for a generation of pictures that were chosen, in packs of any size."""
-    kept = packs.kept(generation, pictures, among, blocks, lambda: making, 1 << 30)
+    kept = packs.kept(generation, pictures, among, blocks, lambda: making, 1 << 30, spare)
     packs.forget_superseded(making)
     return [each for (each,) in kept]
 
@@ -347,15 +375,15 @@ class Shelf:
         self.pictures: dict[str, set[str]] = {}
         """Of each pack, as it was formed."""
 
-    def keep(self, chosen: set[int], images: int, weighed: set[int] | None = None) -> set[str]:
+    def keep(self, chosen: set[int], images: int, weighed: set[int] | None = None, spare: int = 0) -> set[str]:
         """Keep pictures of some of so many images, ten of which are in each block; returns their packs.
 
-        ``weighed`` are those among which was chosen; None = all.
+        ``weighed`` are those among which was chosen; None = all. ``spare`` bytes of the budget are not taken.
         """
         pictures = [one(number) for number in sorted(chosen)]
         blocks = {one(number)[0]: (number // 10, f"{number // 10:032x}") for number in range(images)}
         among = [one(number)[0] for number in (range(images) if weighed is None else weighed | chosen)]
-        kept = keep(self.packs, 0, pictures, among, blocks)
+        kept = keep(self.packs, 0, pictures, among, blocks, spare=spare)
         for each in kept:
             self.pictures.setdefault(each.pack, set()).add(each.recipe.key)
         return {each.pack for each in kept}
@@ -395,6 +423,43 @@ def test_packs_that_stay_take_no_more_room_than_was_chosen(
     lie = kept & set(shelf.sizes)
     assert sum(shelf.sizes[key] for key in lie) <= SIZE * len(first & then)
     assert sum(len(shelf.pictures[key]) for key in kept - lie) == len(then - first)
+
+
+@given(NUMBERS, NUMBERS, st.integers(0, 60))
+def test_packs_stay_as_far_as_the_budget_has_room(catalog: Catalog, first: set[int], then: set[int], more: int) -> None:
+    """What packs that stay have beside what was chosen takes what is spare, and no pack leaves that has room."""
+    shelf = Shelf(catalog)
+    shelf.make(shelf.keep(first, 60))
+    kept = shelf.keep(then, 60, spare=SIZE * more)
+    lie = kept & set(shelf.sizes)
+    left = SIZE * (len(first & then) + more) - sum(shelf.sizes[key] for key in lie)
+    assert left >= 0
+    asked = {one(number)[1].key for number in then}
+    leave = {key for key in shelf.sizes if key not in lie and not asked.isdisjoint(shelf.pictures[key])}
+    assert all(shelf.sizes[key] > left for key in leave)
+
+
+def test_a_pack_for_which_there_is_no_room_costs_smaller_ones_nothing(catalog: Catalog) -> None:
+    """Of the packs behind it, of which a smaller part was chosen, those stay that have room."""
+    shelf = Shelf(catalog)
+    shelf.make(shelf.keep({*range(10), 10, 11, 12}, 20))
+    large, small = sorted(shelf.sizes, key=lambda key: -shelf.sizes[key])
+    assert shelf.keep({*range(4), 10}, 20) == {small}
+    assert shelf.keep({*range(4), 10}, 20, spare=SIZE * 8) == {large, small}
+
+
+def test_a_picture_is_kept_in_the_pack_that_stays(catalog: Catalog) -> None:
+    """One that lies in two packs is lost with neither: it is kept in the one of them that stays for others' sake."""
+    sizes: dict[str, int] = {}
+    packs = Packs(catalog, sizes.get)
+    pictures = [one(number) for number in range(150, 162)]
+    images = [image for image, _ in pictures]
+    soon, late = (dict.fromkeys(images, (k, f"{k}{k}" * 16)) for k in (1, 2))
+    chosen = (pictures[:8], soon), (pictures[4:], late)
+    made = [packs.kept(0, mine, images, blocks, set, 1 << 30, 0) for mine, blocks in chosen]
+    first, since = ([each for (each,) in of_pack] for of_pack in made)
+    sizes |= {each[0].pack: 8 * SIZE for each in (first, since)}
+    assert keep(packs, 0, pictures[6:], images, {}, spare=2 * SIZE) == since[2:]
 
 
 def test_a_pack_waits_for_its_block(catalog: Catalog) -> None:
@@ -462,7 +527,7 @@ def test_a_picture_is_found_in_whatever_pack_lies_there(catalog: Catalog) -> Non
     images = [image for image, _ in pictures]
     first = keep(packs, 0, pictures, images, dict.fromkeys(images, (0, "aa" * 16)))
     blocks = {image: (k % 2, f"{k % 2}e" * 16) for k, image in enumerate(images)}
-    since = [each for (each,) in packs.kept(0, pictures, images, blocks, set, 1 << 30)]
+    since = [each for (each,) in packs.kept(0, pictures, images, blocks, set, 1 << 30, 0)]
     assert [packs.located(each) for each in (*first, *since)] == [*first, *since], "nothing lies there"
     sizes[first[0].pack] = 10
     packs.forget_superseded(set())
@@ -492,10 +557,10 @@ def test_decisions_share_what_they_hold(catalog: Catalog) -> None:
     pictures = [one(number) for number in range(140, 144)]
     images = [image for image, _ in pictures]
     blocks = dict.fromkeys(images, (0, "aa" * 16))
-    first = packs.kept(0, pictures, images, blocks, set, 1 << 30)
+    first = packs.kept(0, pictures, images, blocks, set, 1 << 30, 0)
     packs.forget_superseded(set())
-    again = packs.kept(0, pictures, images, blocks, set, 1 << 30)
-    later = packs.kept(1, pictures, images, blocks, set, 1 << 30)
+    again = packs.kept(0, pictures, images, blocks, set, 1 << 30, 0)
+    later = packs.kept(1, pictures, images, blocks, set, 1 << 30, 0)
     assert all(one is other is third for one, other, third in zip(first, again, later, strict=True))
 
 
