@@ -201,7 +201,7 @@ def _materialize(cache: "Cache", epochs: int | None, terminal: Terminal, named: 
             terminal.table(("", "predicted, about", "measured", "ratio"), list(_told(predicted, measured)))
         short = round(predicted.objects) - round(measured.objects)
         if short > 0 and not failure and not counts.get("failed"):
-            why = "they have no room, or do not pack as small as was promised for them"
+            why = "they have no room, or cost less when they are read, or do not pack as small as was promised for them"
             terminal.show(f"{counted(short, 'object')} less than predicted: {why}")
         ready, held = counted(counts.get("ready", 0), what), _held(now.tiers)
         terminal.show(f"{ready} ready after {duration(seconds)}; the store holds {held}")

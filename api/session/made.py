@@ -29,7 +29,7 @@ class Making:
         """How many objects were made since it began, and of how many as predicted.
 
         Unlike the count of clips that are ready it never goes down. Less is made than was predicted where objects have
-        no room, or do not pack as small as was promised for them.
+        no room, cost less when they are read, since pictures for them lie there, or do not pack as small as promised.
         """
         done = round(self.measured.objects)
         return done, max(done, round(self.predicted.objects))

@@ -213,7 +213,7 @@ def test_the_bar_ends_at_its_end(site: Site, monkeypatch: pytest.MonkeyPatch) ->
     site.edit("workers: 1", "workers: 1\n  service: off")
     out = site.run("run")
     assert re.search(r"objects made +100 +12 +0.12x", out)
-    assert "88 objects less than predicted: they have no room, or " in out
+    assert "88 objects less than predicted: they have no room, or cost less when they are read, or " in out
     assert "making objects: 12/12" in site.words
 
 
