@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from viewcache.materializer.retention.choice import Options
 from viewcache.materializer.retention.horizon import Reached
 from viewcache.materializer.retention.options import Weighed
-from viewcache.materializer.retention.ways import Way
+from viewcache.materializer.retention.ways import Kept, Way
 
 __all__ = ["Settled", "SettledWays"]
 
@@ -38,6 +38,9 @@ class Settled:
         cost_s = options.cost_s.copy()
         device_s = {name: each.copy() for name, each in options.device_s.items()}
         stayed = [*map(self.ways.get, weighed.videos)]
+        if weighed.lying and not self.later:  # what an earlier run chose is known by what lies there
+            lying = map(weighed.lying.get, weighed.videos)
+            stayed = [way or _begun(lies or ()) for way, lies in zip(stayed, lying, strict=True)]
         there: list[tuple[Way, ...]] = [()] * len(stayed)
         if self.later:
             lying = map(weighed.lying.get, weighed.videos)
@@ -102,3 +105,9 @@ class SettledWays:
         gone = {key for key in self._ways if not any(key in mine for mine in self._videos.values())}
         self._ways = {key: way for key, way in self._ways.items() if key not in gone}
         return gone
+
+
+def _begun(lying: Sequence[Kept]) -> Way | None:
+    """The way in which something of a video lies there, if it is one."""
+    ways = {each.way for each in lying if not each.is_coming}
+    return ways.pop() if len(ways) == 1 else None

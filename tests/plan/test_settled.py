@@ -52,6 +52,26 @@ def test_rates_that_move_a_little_change_little(rate: float) -> None:
     assert stays.choice.bytes <= BUDGET
 
 
+def test_what_an_earlier_run_chose_stays() -> None:
+    """A run that has chosen nothing yet knows it by what lies there: that counts as chosen, if it is of one way."""
+    whole = plan(5, 95, videos=12)
+    first, second = [way for way in chosen(whole, Settled()).weighed.ways if way.lasts][:2]
+    made, other = (Kept(way, 10_000_000, made=True) for way in (first, second))
+    half, coming = replace(made, made=False, share=0.5), replace(made, is_coming=True)
+    known = Settled(dict.fromkeys(chosen(whole, Settled()).weighed.videos, second))
+    for settled, lies, stays in (
+        (Settled(), [made], True),
+        (Settled(), [half], True),
+        (Settled(), [made, other], False),
+        (Settled(), [coming], False),
+        (known, [made], False),
+    ):
+        weighed = chosen(whole, Settled(), lying=dict.fromkeys(known.ways, lies)).weighed
+        column = weighed.ways.index(first)
+        expected = weighed.options.cost_s[:, column] * (STAYS if stays else 1)
+        assert np.array_equal(settled.seen_in(weighed).cost_s[:, column], expected)
+
+
 def test_much_cheaper_is_chosen_again() -> None:
     """What stood in for the best is left where it costs more than a tenth more."""
     whole = plan(5, 95, videos=VIDEOS)
