@@ -117,6 +117,9 @@ class Upkeep:
             asked_ns = os.fstat(request.fileno()).st_mtime_ns
         try:
             self.before()
+        except Exception as error:  # who asked is better served without what comes last than not at all
+            _log.warning("a snapshot lacks what was to be noted before: %s", error, extra={"action": "snapshot_behind"})
+        try:
             self._publish(asked_ns)
         except errors.ViewcacheError as error:
             if not self._closed:

@@ -40,7 +40,7 @@ _OTHERS = ("zarr.json", ".zgroup", ".zarray")
 
 
 def make_root(root: Path) -> None:
-    """Make the folder of a store, if it is not there; never what it lies in.
+    """Make the folder of a store, or the one that a link in its place names, if it is not there; never what it lies in.
 
     A folder that is missing above it is mostly that of a disk that is not mounted. What would be made in its place
     would fill another disk.
@@ -49,13 +49,14 @@ def make_root(root: Path) -> None:
         BadInput: the folder in which it would lie is not there.
         OSError: it cannot be made.
     """
+    where = Path(os.path.realpath(root))
     try:
-        root.mkdir(0o700, exist_ok=True)
+        where.mkdir(0o700, exist_ok=True)
     except FileNotFoundError as error:
-        if root.parent.is_dir():
+        if where.parent.is_dir():
             raise
         raise BadInput(
-            f"cannot make the store {root}: the folder {root.parent} does not exist; mount the disk that belongs "
+            f"cannot make the store {root}: the folder {where.parent} does not exist; mount the disk that belongs "
             "there, or make that folder, or correct cache.store"
         ) from error
 

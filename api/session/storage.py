@@ -13,7 +13,7 @@ from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.scheduling.passing_rules import passing_bytes
 from viewcache.materializer.storage.codecs import CodecChooser
 from viewcache.materializer.storage.eviction import Eviction
-from viewcache.materializer.storage.irreplaceable import IRREPLACEABLE, counted_on, youngest
+from viewcache.materializer.storage.irreplaceable import IRREPLACEABLE, youngest
 from viewcache.materializer.storage.ledger import Ledger
 from viewcache.materializer.storage.recover import Recovery, recover
 from viewcache.materializer.storage.tiers import Tiers
@@ -135,12 +135,11 @@ def shrink(tiers: Tiers, ledger: Ledger) -> None:
         tier = tiers[name]
         if tier.away:
             continue  # the next start does it
-        if tier.used_bytes > tier.budget_bytes:
-            found = ledger.irreplaceable(name, set())  # no policy is offered it, and plans do not count on all
-            more = sum(copy.bytes for copy in found) - counted_on(tier.budget_bytes)
-            for copy in ledger.leave(youngest(found, more), IRREPLACEABLE):
-                tiers.delete(copy)
         over = tier.used_bytes - tier.budget_bytes
         if over > 0:
             for copy in ledger.leave(ledger.choose(name, over, set())):
+                tiers.delete(copy)
+        over = tier.used_bytes - tier.budget_bytes
+        if over > 0:  # of what no policy is offered
+            for copy in ledger.leave(youngest(ledger.irreplaceable(name, set()), over), IRREPLACEABLE):
                 tiers.delete(copy)

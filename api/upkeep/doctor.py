@@ -227,7 +227,11 @@ def _store(located: Located) -> Iterator[Finding]:
     from viewcache.store.marker import MARKER
     from viewcache.store.temporary import abandoned
 
-    root = Path(located.root)
+    root, lies_in = Path(located.root), _lies_in(located)
+    if not lies_in.is_dir():
+        missing = f"none in {root}: the folder {lies_in} does not exist"
+        yield Finding(Health.FAIL, "store", missing, "mount the disk that belongs there, or correct cache.store")
+        return
     if not (root / MARKER).is_file():
         yield Finding(Health.WARN, "store", f"none in {root} yet", "`viewcache run` makes it")
         return
@@ -246,10 +250,9 @@ def _store(located: Located) -> Iterator[Finding]:
 
 
 def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
-    path = Path(located.root)
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    disk = os.statvfs(path)
+    if not _lies_in(located).is_dir():
+        return  # which disk it is to be is not known
+    disk = os.statvfs(located.root if os.path.isdir(located.root) else _lies_in(located))
     free = disk.f_bavail * disk.f_frsize
     budget, used = _budget(located, recorded)
     left = max(0, budget - used)
@@ -266,6 +269,11 @@ def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
         )
     if disk.f_files and disk.f_favail < 10_000:
         yield Finding(Health.WARN, "inodes", f"{disk.f_favail} free", "each object takes five; free some")
+
+
+def _lies_in(located: Located) -> Path:
+    """The folder that the store's own lies in, or is to be made in."""
+    return Path(os.path.realpath(located.root)).parent
 
 
 def _budget(located: Located, recorded: Recorded) -> tuple[int, int]:

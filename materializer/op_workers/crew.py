@@ -122,6 +122,7 @@ class Crew:
         try:
             return call(False)
         except Ended:
+            self._take_back("")
             try:
                 return call(True)
             except Ended as again:

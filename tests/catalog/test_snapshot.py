@@ -198,6 +198,20 @@ def broken_copy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return full
 
 
+def test_what_is_noted_before_a_snapshot_is_in_it(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """And where noting it fails, the snapshot is made all the same, and the log says so."""
+    with Catalog.open(folder) as catalog:
+        catalog.before_snapshots(lambda: catalog.add_events([EventRow("hit", count=1, at_s=1.0)]))
+        assert shown(read_snapshot(folder))[0] == [1]
+
+        def fails() -> None:
+            raise OSError("no counter")
+
+        catalog.before_snapshots(fails)
+        assert shown(read_snapshot(folder))[0] == [1]
+    assert "a snapshot lacks what was to be noted before: no counter" in caplog.text
+
+
 def test_a_snapshot_that_cannot_be_made_is_told_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks an owner whose disk is full learns that, and where, each time; once there is room it has a snapshot."""
     full = broken_copy(folder, monkeypatch)

@@ -84,6 +84,14 @@ def test_doctor_without_a_cache(site: Site) -> None:
     assert "warn  cache: no configuration" in site.run("doctor")
 
 
+def test_doctor_without_the_disk_of_a_store(site: Site) -> None:
+    """`run` would refuse, and what another disk has free says nothing."""
+    site.config.write_text(site.config.read_text().replace("store: ./cache", "store: ./disk/cache"))
+    text = site.run("doctor", code=1)
+    assert re.search(r"fail +store: none in \S+/disk/cache: the folder \S+/disk does not exist.*mount the disk", text)
+    assert not re.search(r"^\S+ +disk:", text, re.MULTILINE)
+
+
 def test_doctor_says_once_what_several_checks_fail_of(made: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as a full disk, on which no copy of the catalog can be made: one line names the checks and the reason."""
 

@@ -148,6 +148,18 @@ def test_a_first_process_that_is_killed_while_it_starts(tmp_path: Path) -> None:
     crew.close()
 
 
+def test_a_start_that_is_tried_twice_counts_as_one_death(tmp_path: Path) -> None:
+    """As a call does: one that never starts is out of order after as many questions."""
+    folder = module(tmp_path / "ops", "never", "return frame")
+    (folder / "never.py").write_text("import os; os._exit(3)")
+    crew = Crew(spec(folder, "never"))
+    for _ in range(DEATHS):
+        with pytest.raises(OpWorkerFailed, match="exit status 3"):
+            crew.ops()
+    with pytest.raises(OpWorkerFailed, match=f"it ended {DEATHS} times in a row"):
+        crew.ops()
+
+
 def test_a_process_that_is_killed_while_it_starts(tmp_path: Path) -> None:
     """What was to be asked is asked of the next one; where that is killed, too, it is told, and is no clip's fault."""
     flags = [tmp_path / "first", tmp_path / "second"]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tiny import encode_folder, open_cache, places, single
+from tests.tiny import encode_folder, open_cache, places, single, sql
 from viewcache.api.session.cache import Cache
 
 ONE_BATCH = 140_000
@@ -38,6 +38,13 @@ def read(cache: Cache) -> dict[tuple[int, int], Any]:
     return found
 
 
+def given_up(cache: Cache) -> int:
+    """How many clips have left for want of room that cannot be made again."""
+    ((count,),) = sql(cache, "select count(*) from evictions where detail like 'it cannot be made again%'")
+    assert isinstance(count, int)
+    return count
+
+
 @pytest.mark.parametrize(("budget", "lowered"), [(1_000_000, ONE_BATCH), (200_000, None)])
 def test_a_budget_holds_and_each_batch_is_read(tmp_path: Path, videos: Path, budget: int, lowered: int | None) -> None:
     """With a budget that is lowered when the files are gone, and with files that go while the cache is open."""
@@ -53,8 +60,24 @@ def test_a_budget_holds_and_each_batch_is_read(tmp_path: Path, videos: Path, bud
     if lowered is not None:
         with opened(tmp_path / "s", videos, lowered) as cache:
             assert cache.tier.used_bytes <= lowered
+            assert given_up(cache)
             got = read(cache)
     assert got.keys() == truth.keys()
     for place, batch in got.items():
         same = [k for k, name in enumerate(batch.videos) if name == truth[place].videos[k]]
         assert np.array_equal(batch.video[same], truth[place].video[same])
+
+
+def test_a_budget_that_is_lowered_a_little_takes_what_nothing_wants_first(tmp_path: Path, videos: Path) -> None:
+    """No clip that cannot be made again leaves as long as the policy names enough."""
+    with opened(tmp_path / "s", videos, 50_000_000) as cache:
+        cache.read("train", 0, 0)
+        cache.owner.look_ahead.wait_idle()
+        assert cache.owner.dispatcher_now().wait_idle(60)
+        used = cache.tier.used_bytes
+    for number in range(6):
+        (videos / f"v{number}.mp4").unlink()
+    with opened(tmp_path / "s", videos, used - 4_000) as cache:
+        assert cache.tier.used_bytes <= used - 4_000
+        assert not given_up(cache)
+        assert sql(cache, "select count(*) from evictions") != [(0,)]

@@ -213,6 +213,17 @@ def test_what_a_store_lies_in_is_not_made(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
+def test_a_store_is_made_where_a_link_says(tmp_path: Path) -> None:
+    """Also there nothing is made of what it would lie in."""
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk" / "cache")
+    with pytest.raises(BadInput, match=f"cannot make the store {link}: the folder {tmp_path}/disk does not exist"):
+        store.LocalTier(link, 1)
+    (tmp_path / "disk").mkdir()
+    assert store.LocalTier(link, 1).used_bytes == 0
+    assert (tmp_path / "disk" / "cache").is_dir()
+
+
 def test_strangers_are_neither_listed_nor_deleted(tier: store.LocalTier, put: Put) -> None:
     """Only places that the store makes are objects; no other path can be deleted through it."""
     stored = put(pixels((1, 9)))
