@@ -62,8 +62,10 @@ class Deciding:
 
     def _decide(self, task: Task, work: Any, keys: Mapping[int, str], why: str) -> ViewcacheError | None:
         clips = work.clips if isinstance(work, AudioSchedule) else work
-        gone = has_gone(task.dataset, clips.video_id(clips.clip_of(min(keys))), self._catalog)
-        still = [row for row, key in keys.items() if work.key(row) == key]
+        videos = {row: clips.video_id(clips.clip_of(row)) for row in keys}  # before the keys: a plan may be replaced
+        still = _still(work, keys)
+        gone = bool(still) and has_gone(task.dataset, videos[still[0]], self._catalog)
+        still = _still(work, keys)  # that may have taken long
         if not still:  # what stands in by now is not what could not be made
             return None
         rows = sorted({clips.clip_of(row) for row in still})  # another video gives the clip and its audio
@@ -95,3 +97,8 @@ class Deciding:
                 answer.set_result(decide())
             except BaseException as error:  # is the asker's
                 answer.set_exception(error)
+
+
+def _still(work: Any, keys: Mapping[int, str]) -> list[int]:
+    """Rows that nothing else gives by now."""
+    return [row for row, key in keys.items() if work.key(row) == key]

@@ -4,7 +4,7 @@ In the order of work:
 
 - ``shelf``: the copies of one tier, as columns until somebody asks for one
 - ``ledger``: what lies in the store and who reads it
-- ``irreplaceable``: copies that are still to be read and cannot be made again
+- ``irreplaceable``: copies that cannot be made again, and when they leave
 - ``error_events``: what could not be made, or not as it should be
 - ``leases``: objects that are kept from leaving until a given time
 - ``tiers``: the tiers of an open cache: reading from where a copy lies

@@ -1,7 +1,8 @@
-"""Copies that are still to be read and cannot be made again, as the file of their video is gone, another one, or bad.
+"""Copies that cannot be made again, as the file of their video is gone, another one, or bad.
 
-No policy is offered them. Plans count on the oldest of them, as far as half of a budget holds these; the youngest leave
-where a reader's batch finds no room otherwise, or where a budget was lowered.
+No policy is offered them until they are read. Plans count on the oldest of them, as far as half of a budget holds
+these; the youngest leave where a reader's batch finds no room otherwise, or where a budget was lowered. That asks
+nobody whether they are still to be read: a plan that is made meanwhile may just have let go of them.
 """
 
 from collections.abc import Sequence

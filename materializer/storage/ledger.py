@@ -420,11 +420,10 @@ class Ledger:
             return [copy for copy in map(copies.get, keys) if copy is not None]
 
     def irreplaceable(self, tier: str, protected: set[str]) -> list[Copy]:
-        """What is still to be read and cannot be made again, so that no policy is offered it; the oldest first."""
+        """What cannot be made again, the oldest first: until it is read, no policy is offered it."""
         spared = self.spared(tier, protected)
         copies = {copy.object_id: copy for key, copy in self.copies(tier).items() if key not in spared}
-        wanted = self._catalog.wanted_among([*self._catalog.lost_among([*copies])])
-        return [copies[each] for each in sorted(wanted)]
+        return [copies[each] for each in sorted(self._catalog.lost_among([*copies]))]
 
     def _behind(self, tier: str, need: int, spared: Sequence[int]) -> list[Victim]:
         """Choose when the catalog cannot be written: it offers what has left, and does not know what was made since.

@@ -7,9 +7,11 @@ import pytest
 
 import viewcache
 from tests.scheduling.harness import WAIT_S, until
-from tests.tiny import config, encode_folder
-from viewcache.errors import BadVideo
+from tests.tiny import config, encode_folder, open_cache
+from viewcache.errors import BadVideo, ViewcacheError
 from viewcache.materializer.media.source import Stamp
+from viewcache.materializer.reading.deciding import Deciding
+from viewcache.materializer.scheduling.bad_rows import BadClip, Undecided
 from viewcache.materializer.tasks import missing
 
 HELD_S = 5.0
@@ -71,3 +73,44 @@ def test_a_source_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.Monke
         reader.join(WAIT_S)
     assert set(stalled.asked_by) == {"viewcache-deciding"}
     assert isinstance(got[0], BadVideo) == (policy == "raise"), got
+
+
+def test_a_row_that_another_video_gives_meanwhile_says_nothing_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the file is gone is asked of the video that could not be made, not of the one that stands in for it."""
+    videos = encode_folder(tmp_path / "videos", {f"v{k}.mp4": 40 + k for k in range(4)})
+    stalled, answers = Stalled(), list[ViewcacheError | None]()
+    with open_cache(tmp_path / "s", videos, on_missing_video="replace") as cache:
+        task = cache.task("train").task
+        active, deciding = task.generation(0), Deciding(cache.catalog, lambda: [task])
+        ids = [active.video_id(row) for row in range(len(active.plan))]
+        bad, other = ids[0], next(each for each in ids if each != ids[0])
+        rows = [row for row, each in enumerate(ids) if each == bad]
+        (videos / f"{active.plan.videos.names[int(active.plan.video[0])]}.mp4").unlink()
+
+        def asked(rows: list[int]) -> None:
+            with pytest.raises(Undecided) as undecided:
+                deciding.on_bad(active, rows, "no such file")
+            assert undecided.value.then is not None
+            thens.append(undecided.value.then)
+
+        thens: list[BadClip] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(missing, "stamp_now", stalled.stamp)
+            asked([ids.index(other)])
+            assert stalled.asked.wait(WAIT_S)
+            asked(rows)  # waits behind that
+        assert task.substitute(active, rows[:1], "no such file", gone=True) is None
+        stalled.answers.set()
+
+        def is_decided() -> bool:
+            try:
+                answers.append(thens[1](active, rows, ""))
+            except Undecided:
+                return False
+            return True
+
+        until(is_decided, "the decision")
+        assert answers == [None]
+        assert bad not in [active.video_id(row) for row in rows]
