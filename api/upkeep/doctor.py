@@ -250,9 +250,10 @@ def _store(located: Located) -> Iterator[Finding]:
 
 
 def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
-    if not _lies_in(located).is_dir():
+    lies_in = _lies_in(located)
+    if not lies_in.is_dir():
         return  # which disk it is to be is not known
-    disk = os.statvfs(located.root if os.path.isdir(located.root) else _lies_in(located))
+    disk = os.statvfs(located.root if os.path.isdir(located.root) else lies_in)
     free = disk.f_bavail * disk.f_frsize
     budget, used = _budget(located, recorded)
     left = max(0, budget - used)

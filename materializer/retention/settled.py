@@ -38,13 +38,12 @@ class Settled:
         cost_s = options.cost_s.copy()
         device_s = {name: each.copy() for name, each in options.device_s.items()}
         stayed = [*map(self.ways.get, weighed.videos)]
-        if weighed.lying and not self.later:  # what an earlier run chose is known by what lies there
-            lying = map(weighed.lying.get, weighed.videos)
-            stayed = [way or _begun(lies or ()) for way, lies in zip(stayed, lying, strict=True)]
         there: list[tuple[Way, ...]] = [()] * len(stayed)
+        lying = map(weighed.lying.get, weighed.videos)
         if self.later:
-            lying = map(weighed.lying.get, weighed.videos)
             there = [tuple(each.way for each in lies or () if each.made) for lies in lying]
+        elif weighed.lying:  # what an earlier run chose is known by what lies there
+            stayed = [way or _begun(lies or ()) for way, lies in zip(stayed, lying, strict=True)]
         alike: dict[tuple[int, ...], list[int]] = {}  # what stays, and what of it lies there → the videos
         for video, lies in enumerate(there):
             alike.setdefault((id(stayed[video]), *map(id, lies)), []).append(video)

@@ -153,9 +153,13 @@ class Evictor:
         """Ask no policy any more."""
         self._candidates.close()
 
-    def give_up(self, copies: list[Copy], reason: str | None = None) -> None:
-        """Let copies of one tier leave it, unless somebody reads them; ``reason`` in the place of the policy's."""
-        self._leave(_bytes(copies), lambda gone: gone.extend(self._ledger.leave(copies, reason)))
+    def give_up(self, copies: list[Copy], reason: str | None = None) -> list[Copy]:
+        """Let copies of one tier leave it, unless somebody reads them; ``reason`` in the place of the policy's.
+
+        Returns:
+            What has left.
+        """
+        return self._leave(_bytes(copies), lambda gone: gone.extend(self._ledger.leave(copies, reason)))
 
     def give_up_irreplaceable(self, need: int) -> bool:
         """Let what cannot be made again leave for so many bytes, see `youngest`, where a reader finds no room without.
@@ -169,7 +173,7 @@ class Evictor:
             _log.warning("what cannot be made again stays: %s", error, extra={"action": "evict_irreplaceable"})
             return False
         copies = youngest(found, need)
-        return bool(copies and self._leave(need, lambda gone: gone.extend(self._ledger.leave(copies, IRREPLACEABLE))))
+        return bool(copies and self.give_up(copies, IRREPLACEABLE))
 
     def passed(self, copies: list[Copy]) -> list[Copy]:
         """Give up copies that have passed through memory, unless somebody reads them; returns those that are gone."""
