@@ -4,20 +4,25 @@ Stores are their user's own (mode 700), so that somebody else's is met by every 
 """
 
 import os
+from errno import ENAMETOOLONG
 from pathlib import Path
 
-from viewcache.errors import Broken
+from viewcache.errors import BadInput, Broken
 
 __all__ = ["refused"]
 
 
-def refused(error: PermissionError) -> Broken | None:
-    """An error of ours in place of the operating system's; None where that names no file.
+def refused(error: Exception) -> Broken | BadInput | None:
+    """An error of ours in place of the operating system's; None where that names no file, or another error.
 
     Args:
         error: as the operating system gave it.
     """
-    if not isinstance(error.filename, str | bytes):
+    if not isinstance(error, OSError) or not isinstance(error.filename, str | bytes):
+        return None
+    if error.errno == ENAMETOOLONG:
+        return BadInput(f"{os.fsdecode(error.filename)}: {error.strerror}; name a shorter one")
+    if not isinstance(error, PermissionError):
         return None
     path = Path(os.fsdecode(error.filename)).absolute()
     place = next((folder for folder in reversed(path.parents) if not os.access(folder, os.X_OK)), path)

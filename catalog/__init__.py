@@ -7,11 +7,13 @@ In the order of work:
 
 - ``upgrading``: the schema that the scripts of migrations lead to
 - ``creating``: a new database, of SQL that is written down
+- ``revisions``: whether a catalog is of this release
 - ``opening``: the lock, creation, the schema's revision, the journal, damaged files
 - ``files``: atomic creation, the reserve for a full disk, quarantine
 - ``blobs``: packet indexes of videos, in a file beside the database
 - ``lock``: who owns the catalog
 - ``owning``: who owns one on PostgreSQL
+- ``sqlstates``: which of our errors an error of PostgreSQL is
 - ``engine``: what the catalog needs of a database
 - ``packed_rows``: very many rows of a result in little memory
 - ``uninterrupted``: calls in which no signal handler can raise
@@ -53,15 +55,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from viewcache.catalog.door import Catalog
     from viewcache.catalog.readonly import QueryLimits, QueryResult, run_queries, run_query
-    from viewcache.catalog.snapshot import read_snapshot
 
-__all__ = ["Catalog", "QueryLimits", "QueryResult", "read_snapshot", "run_queries", "run_query"]
+__all__ = ["Catalog", "QueryLimits", "QueryResult", "run_queries", "run_query"]
 
 _HOMES = {
     "Catalog": "viewcache.catalog.door",
     "QueryLimits": "viewcache.catalog.readonly",
     "QueryResult": "viewcache.catalog.readonly",
-    "read_snapshot": "viewcache.catalog.snapshot",
     "run_queries": "viewcache.catalog.readonly",
     "run_query": "viewcache.catalog.readonly",
 }

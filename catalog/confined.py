@@ -27,7 +27,15 @@ _REFUSED = 3
 """Exit status of a child that refused or failed the query; the reason is on stderr as JSON."""
 _KINDS = {
     each.kind: each
-    for each in (errors.QueryRefused, errors.BadInput, errors.MissingExtra, errors.CatalogBusy, errors.CatalogDamaged)
+    for each in (
+        errors.QueryRefused,
+        errors.BadInput,
+        errors.MissingExtra,
+        errors.CatalogBusy,
+        errors.CatalogDamaged,
+        errors.CatalogVersion,
+        errors.NotFound,
+    )
 }
 """What a child may raise here."""
 _START_S = 10.0
@@ -60,7 +68,8 @@ def ask_confined(module: str, request: Mapping[str, object], limits: QueryLimits
 
     Raises:
         QueryRefused: it refused the request, failed, or went over a limit; the message says which.
-        BadInput, MissingExtra, CatalogBusy, CatalogDamaged: what the child asks cannot be reached or read.
+        BadInput, MissingExtra, CatalogBusy, CatalogDamaged, CatalogVersion, NotFound: what the child asks cannot be
+            reached or read, or is not there.
     """
     head = json.dumps({**request, "limits": asdict(limits)}).encode()
     try:

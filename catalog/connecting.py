@@ -4,6 +4,7 @@ libpq tells no SQLSTATE of a connection that was refused (18, psycopg 3.3), so t
 trade-off: of a server that speaks another language a refusal is taken for one that may pass.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from viewcache import errors
@@ -12,6 +13,16 @@ if TYPE_CHECKING:
     import psycopg
 
 __all__ = ["connect"]
+
+_TIMES = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""Seconds, and milliseconds of the last: a host that has vanished is noticed within half a minute, not two or more.
+What the URL says of these holds."""
 
 _CREDENTIALS = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "is not permitted to log in")
 """Of SQLSTATE 28P01 and 28000, in lower case."""
@@ -36,7 +47,12 @@ def connect(url: str, **settings: Any) -> "psycopg.Connection[Any]":
             "a PostgreSQL catalog needs psycopg: pip install 'viewcache[pg]', or use catalog: duckdb"
         ) from error
     try:
-        return psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1), autocommit=True, **settings)
+        plain = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        given = psycopg.conninfo.conninfo_to_dict(plain)
+        times: dict[str, Any] = {name: value for name, value in _TIMES.items() if name not in given}
+        if "PGCONNECT_TIMEOUT" in os.environ:
+            times.pop("connect_timeout", None)
+        return psycopg.connect(plain, **{"autocommit": True, **times, **settings})
     except psycopg.OperationalError as error:
         raise _refusal(" ".join(str(error).split())) from error
     except psycopg.ProgrammingError as error:

@@ -176,6 +176,8 @@ class Catalog(Draws, Ends, Leaving, Measures, Videos):
         """Forget a task with its draws, plans and progress, so that its name can be given a new definition.
 
         Objects stay in the store until they are evicted: another task, or the same one defined again, may need them.
+        Those that were planned for it alone and never made are forgotten with it, but for what something is made from
+        that lies there or was evicted.
 
         Raises:
             NotFound: no such task.

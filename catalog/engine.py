@@ -92,6 +92,7 @@ class Engine(ABC):
         Raises:
             Full: the disk is full; nothing was written.
             CatalogDamaged: the handle is lost and whether the transaction was committed is not known.
+            CatalogBusy: the server could not do it just now; nothing was written.
         """
 
     @abstractmethod

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from shutil import rmtree
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from viewcache import errors, migrations
@@ -19,10 +20,23 @@ from viewcache.catalog.duck import DuckEngine
 from viewcache.catalog.engine import Engine
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import Journal
-from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
 from viewcache.catalog.replay import attach, detach
+from viewcache.catalog.revisions import NONE_ON_POSTGRESQL, is_older, too_old
 
-__all__ = ["Opened", "is_postgresql", "journal_of", "open_catalog", "upgrade_catalog"]
+if TYPE_CHECKING:
+    from viewcache.catalog.postgres import PostgresEngine
+
+__all__ = [
+    "Opened",
+    "is_postgresql",
+    "journal_of",
+    "open_catalog",
+    "own_store",
+    "owner_lock_of",
+    "postgresql_revision",
+    "upgrade_catalog",
+]
 
 _log = logging.getLogger("viewcache.catalog")
 
@@ -63,6 +77,20 @@ class Opened:
 def is_postgresql(where: str | Path) -> bool:
     """Whether this names a PostgreSQL database rather than a folder."""
     return str(where).startswith(("postgresql://", "postgresql+psycopg://"))
+
+
+def owner_lock_of(where: str, root: str | Path) -> Path:
+    """The file whose lock says who owns a cache: the catalog's, or in a store's folder where that is in PostgreSQL."""
+    return Path(root) / OWNER_LOCK if is_postgresql(where) else CatalogFiles(Path(root)).lock
+
+
+def own_store(where: str, root: str | Path, *, exclusive: bool = True) -> OwnerLock | None:
+    """Take the lock of a store whose catalog is in PostgreSQL; None of another, which is taken with its catalog.
+
+    Raises:
+        CatalogBusy: another process holds it.
+    """
+    return OwnerLock(owner_lock_of(where, root), exclusive=exclusive) if is_postgresql(where) else None
 
 
 def open_catalog(
@@ -107,16 +135,16 @@ def upgrade_catalog(where: str | Path) -> str:
         NotFound: there is no catalog.
         CatalogBusy: somebody has it open.
         CatalogVersion: a newer release made it.
+        BadInput: the role may not change a PostgreSQL catalog.
     """
     if is_postgresql(where):
-        from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
-        from viewcache.catalog.upgrading import upgrade
+        from viewcache.catalog.postgres import PostgresEngine
 
         engine = PostgresEngine(str(where))
         try:
-            if _is_older(_revision(engine), str(where)):
+            if is_older(_made_revision(engine), str(where)):
                 engine.own()  # a process of an older release may have it open, and write as its schema has it
-                upgrade(sqlalchemy_url(str(where)))
+                engine.upgrade()
         finally:
             engine.close()
         return migrations.HEAD
@@ -178,7 +206,7 @@ def _engine_of(layout: CatalogFiles, aside: list[Path], *, writable: bool, memor
         layout.suspect.unlink(missing_ok=True)
         engine = connect()
     try:
-        older = _is_older(_revision(engine), str(layout.folder))
+        older = is_older(_revision(engine), str(layout.folder))
     except errors.ViewcacheError:
         engine.close()
         raise
@@ -187,7 +215,7 @@ def _engine_of(layout: CatalogFiles, aside: list[Path], *, writable: bool, memor
 
         engine.close()
         if not writable:
-            raise _too_old(str(layout.folder))
+            raise too_old(str(layout.folder))
         _log.info("upgrading %s to %s", layout.folder, migrations.HEAD, extra={"action": "catalog_upgrade"})
         upgrade(f"duckdb:///{layout.database}")
         engine = connect()
@@ -195,7 +223,7 @@ def _engine_of(layout: CatalogFiles, aside: list[Path], *, writable: bool, memor
 
 
 def _open_postgresql(url: str, beside: str | Path | None, *, create: bool, writable: bool) -> Opened:
-    from viewcache.catalog.postgres import PostgresEngine, sqlalchemy_url
+    from viewcache.catalog.postgres import PostgresEngine
 
     engine = PostgresEngine(url)
     try:
@@ -203,13 +231,11 @@ def _open_postgresql(url: str, beside: str | Path | None, *, create: bool, writa
             engine.own()
         if engine.is_empty():
             if not (create and writable):
-                raise errors.NotFound("the PostgreSQL database holds no catalog; `viewcache run` makes one")
-            from viewcache.catalog.upgrading import upgrade
-
-            upgrade(sqlalchemy_url(url))
-        elif _is_older(_revision(engine), "of the PostgreSQL database"):
+                raise errors.NotFound(NONE_ON_POSTGRESQL)
+            engine.upgrade()
+        elif is_older(_revision(engine), "of the PostgreSQL database"):
             # Other machines may be using it, so this one does not change it unasked.
-            raise _too_old("of the PostgreSQL database")
+            raise too_old("of the PostgreSQL database")
         journal = attach(journal_of(url, beside), engine) if writable and beside is not None else None
         blobs = None
         if beside is not None:
@@ -228,26 +254,28 @@ def _blobs(path: Path, engine: Engine, *, writable: bool) -> BlobFile:
     return blobs
 
 
+def postgresql_revision(url: str) -> str:
+    """The revision of a PostgreSQL catalog's schema; nothing is changed.
+
+    Raises:
+        NotFound: the database holds no catalog.
+        BadInput, CatalogBusy: the server does not let us in, or does not answer.
+    """
+    from viewcache.catalog.postgres import PostgresEngine
+
+    engine = PostgresEngine(url)
+    try:
+        return _made_revision(engine)
+    finally:
+        engine.close()
+
+
+def _made_revision(engine: "PostgresEngine") -> str:
+    if engine.is_empty():
+        raise errors.NotFound(NONE_ON_POSTGRESQL)
+    return _revision(engine)
+
+
 def _revision(engine: Engine) -> str:
     rows: list[str] = engine.query("read_revision")["revision"].to_pylist()
     return rows[0] if rows else ""
-
-
-def _is_older(revision: str, where: str) -> bool:
-    """Whether the revision must be upgraded.
-
-    Raises:
-        CatalogVersion: a newer release made it.
-    """
-    if revision != migrations.HEAD and not migrations.is_known(revision):
-        raise errors.CatalogVersion(
-            f"catalog {where} has revision {revision!r}, this viewcache works with {migrations.HEAD}: "
-            "a newer viewcache made it; upgrade viewcache, or name another catalog"
-        )
-    return revision != migrations.HEAD
-
-
-def _too_old(where: str) -> errors.CatalogVersion:
-    return errors.CatalogVersion(
-        f"catalog {where} is older than this viewcache ({migrations.HEAD}); run `viewcache db upgrade` first"
-    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from viewcache import errors
 from viewcache.catalog.lock import OPEN_HERE
+from viewcache.catalog.sqlstates import READ_ONLY
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,6 +25,7 @@ _WAIT_S = 5.0
 
 # The server keeps locks of each database apart; one database may hold a catalog in each of several schemas.
 _KEY = "hashtext('viewcache.owner'), hashtext(coalesce(current_schema(), ''))"
+_READ_ONLY = "select current_setting('transaction_read_only') = 'on'"
 _TAKE = f"select pg_try_advisory_lock({_KEY})"
 _HOLDER = f"""
 select a.pid, a.application_name
@@ -59,8 +61,11 @@ def own(connection: "psycopg.Connection[Any]", before: OwnerSession | None = Non
         before: the session that had the lock for this process; the server may not have noticed that it has ended.
 
     Raises:
-        CatalogBusy: another process owns the catalog; the message says which, and what to do.
+        CatalogBusy: another process owns the catalog, or the server takes no changes; the message says which process,
+            and what to do.
     """
+    if _first(connection, _READ_ONLY)[0]:
+        raise errors.CatalogBusy(READ_ONLY)
     connection.execute("select set_config('application_name', %s, false)", [f"viewcache {os.getpid()} {gethostname()}"])
     if before is not None:
         connection.execute(_END, [before.pid, before.begun])

@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,12 +24,13 @@ from viewcache.catalog.connecting import connect
 from viewcache.catalog.engine import ROWS_AT_A_TIME, Engine, Session, arrow_schema, handed_over
 from viewcache.catalog.owning import OwnerSession, own
 from viewcache.catalog.packed_rows import packed, parts_of
+from viewcache.catalog.sqlstates import error_of, not_made
 from viewcache.catalog.statements import Given, Statement, load
 
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresEngine", "sqlalchemy_url"]
+__all__ = ["RECONNECT_S", "PostgresEngine", "sqlalchemy_url"]
 
 _TYPES = {
     "bigint": "bigint",
@@ -42,7 +43,7 @@ _TYPES = {
 }
 T = TypeVar("T")
 
-_RECONNECT_S = 10.0
+RECONNECT_S = 10.0
 """How long a lost server is waited for, seconds."""
 
 
@@ -72,6 +73,7 @@ class PostgresEngine(Engine):
         self._idle: list[psycopg.Connection[Any]] = []
         self._owner: OwnerSession | None = None
         self._writing = self._connect()
+        self._role = self._writing.info.user
         _open.add(self)
         self._psycopg = import_module("psycopg")  # after that, which tells of a missing one
 
@@ -82,21 +84,37 @@ class PostgresEngine(Engine):
         """Keep all other processes from writing until this one is closed.
 
         Raises:
-            CatalogBusy: another process owns the catalog.
+            CatalogBusy: another process owns the catalog, or the server takes no changes.
         """
-        with self._translated():
+        with self._translated(self._writing):
             self._owner = own(self._writing)
 
     def is_empty(self) -> bool:
         """Whether the database holds no schema of ours."""
-        with self._translated():
+        with self._translated(self._writing):
             row = self._writing.execute("select to_regclass('alembic_version') is null").fetchone()
         return bool(row and row[0])
+
+    def upgrade(self) -> None:
+        """Bring the schema to this release's revision, from nothing too.
+
+        Raises:
+            BadInput: the role may not; the message says what would let it.
+            CatalogBusy: the server gave up on it; nothing was changed.
+        """
+        from sqlalchemy.exc import DBAPIError
+
+        from viewcache.catalog.upgrading import upgrade
+
+        try:
+            upgrade(sqlalchemy_url(self._url))
+        except DBAPIError as error:  # its own words repeat the statement
+            raise not_made(cast("psycopg.Error", error.orig), self._role) from error
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Session]:
         """See ``Engine.transaction``."""
-        with self._translated(), self._writing.transaction():
+        with self._translated(self._writing), self._writing.transaction():
             yield _PostgresSession(self, self._writing)
 
     def query(
@@ -105,7 +123,7 @@ class PostgresEngine(Engine):
         """See ``Engine.query``; waits a little for a server that restarts, which has dropped all connections."""
 
         def run(connection: "psycopg.Connection[Any]") -> pa.Table:
-            with self._translated(), connection.transaction():
+            with self._translated(connection), connection.transaction():
                 return _PostgresSession(self, connection).run(name, parameters, given)
 
         result, connection = self._connected(run)
@@ -129,7 +147,7 @@ class PostgresEngine(Engine):
 
         def begin(connection: "psycopg.Connection[Any]") -> "tuple[contextlib.ExitStack, psycopg.ServerCursor[Any]]":
             with contextlib.ExitStack() as stack:
-                stack.enter_context(self._translated())
+                stack.enter_context(self._translated(connection))
                 stack.enter_context(connection.transaction())
                 _PostgresSession(self, connection).fill(statement, load(source, "postgresql"), parameters, given)
                 cursor = stack.enter_context(connection.cursor(name="stream_ordered", binary=True))
@@ -148,9 +166,10 @@ class PostgresEngine(Engine):
     def _connected(self, use: "Callable[[psycopg.Connection[Any]], T]") -> "tuple[T, psycopg.Connection[Any]]":
         """What ``use`` gives of a connection that nobody else uses, and the connection; `_had` takes that back.
 
-        Waits a little for a server that restarts, which has dropped all connections: another one is used then.
+        Waits a little for a server that restarts, which has dropped all connections, or does not answer just now:
+        another connection is used then.
         """
-        until = time.monotonic() + _RECONNECT_S
+        until = time.monotonic() + RECONNECT_S
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -158,12 +177,11 @@ class PostgresEngine(Engine):
                 connection = connection or self._connect()
                 return use(connection), connection
             except BaseException as error:
+                may_pass = isinstance(error, errors.CatalogBusy)
                 if connection is not None:
-                    gone = connection.closed or connection.broken
+                    may_pass |= connection.closed or connection.broken
                     connection.close()
-                else:
-                    gone = isinstance(error, errors.CatalogBusy)
-                if not gone or time.monotonic() > until:
+                if not may_pass or time.monotonic() > until:
                     raise
                 time.sleep(0.05)
 
@@ -176,9 +194,9 @@ class PostgresEngine(Engine):
         return True
 
     def reopen(self) -> None:
-        """See ``Engine.reopen``; waits a little for a server that restarts."""
+        """See ``Engine.reopen``; waits a little for a server that restarts, or takes no changes just now."""
         self.close()
-        until = time.monotonic() + _RECONNECT_S
+        until = time.monotonic() + RECONNECT_S
         while True:
             try:
                 self._writing = self._connect_again()
@@ -194,7 +212,7 @@ class PostgresEngine(Engine):
         if self._owner is None:
             return connection
         try:  # the lock went with the session
-            with self._translated():
+            with self._translated(connection):
                 self._owner = own(connection, self._owner)
         except errors.CatalogDamaged as error:
             connection.close()
@@ -220,17 +238,20 @@ class PostgresEngine(Engine):
             connection.close()
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, connection: "psycopg.Connection[Any]") -> Iterator[None]:
         """The driver's errors as ours; sets ``lost`` when the writing connection is gone."""
         try:
             yield
-        except self._psycopg.errors.DiskFull as error:
-            raise errors.Full(f"the PostgreSQL catalog's disk is full: {error}; free disk space") from error
-        except self._psycopg.OperationalError as error:
-            self.lost = self.lost or self._writing.closed or self._writing.broken
-            raise errors.CatalogDamaged(f"the PostgreSQL catalog was lost: {error}") from error
+        except self._psycopg.errors.ReadOnlySqlTransaction as error:
+            connection.close()  # the next one may be to the server that has taken over
+            self._note_lost()
+            raise error_of(error, self._role, gone=True) from error
         except self._psycopg.Error as error:
-            raise errors.Broken(f"the PostgreSQL catalog: {error}") from error
+            self._note_lost()
+            raise error_of(error, self._role, gone=connection.closed or connection.broken) from error
+
+    def _note_lost(self) -> None:
+        self.lost = self.lost or self._writing.closed or self._writing.broken
 
 
 class _PostgresSession(Session):

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from viewcache import errors
 from viewcache.catalog.confined import QueryLimits, ask_confined, check_one, confine, serve_confined
+from viewcache.catalog.revisions import NONE_ON_POSTGRESQL, is_older, too_old
+from viewcache.catalog.statements import load
 from viewcache.catalog.views import ORDER
 from viewcache.suggest import suggest
 
@@ -46,6 +48,9 @@ _REACHING = re.compile(
 
 
 _NO_TABLE = re.compile(r'(?P<what>Table with name (?P<name>.+) does not exist!)\nDid you mean "[^"\n]*"\?')
+
+
+_LINE = re.compile(r"^LINE (?P<line>\d+):", re.MULTILINE)
 
 
 _MARK = re.compile(r"\$([a-z_]+)\b")
@@ -88,6 +93,7 @@ def run_query(where: str | Path, sql: str, limits: QueryLimits | None = None, *,
     Raises:
         QueryRefused: it is not one SELECT, it is wrong, or it went over a limit; the message says which.
         CatalogDamaged: it cannot be read, and is rebuilt when the cache is opened.
+        CatalogVersion: it is of another release, and has not what is asked for.
         BadInput, CatalogBusy: PostgreSQL does not let us in, or does not answer.
         NotFound: there is no catalog.
         Timeout: the owner did not publish a snapshot.
@@ -115,6 +121,7 @@ def run_queries(
     Raises:
         QueryRefused: as for ``run_query``; the first that is refused ends all.
         CatalogDamaged: it cannot be read, and is rebuilt when the cache is opened.
+        CatalogVersion: it is of another release, and has not what is asked for.
         BadInput, CatalogBusy: PostgreSQL does not let us in, or does not answer.
         NotFound: there is no catalog.
         Timeout: the owner did not publish a snapshot.
@@ -131,8 +138,9 @@ def run_queries(
     if is_postgresql(where):
         return _ask_child({"target": {"url": str(where)}, **request}, limits, "postgresql", time.time())
     with _readable(Path(where).absolute(), wait_s) as (database, source, as_of_s):
+        target = {"database": str(database), "where": str(Path(where).absolute())}
         try:
-            return _ask_child({"target": {"database": str(database)}, **request}, limits, source, as_of_s)
+            return _ask_child({"target": target, **request}, limits, source, as_of_s)
         except errors.CatalogDamaged as error:
             named = str(error).replace(f"{database.parent}/", f"{Path(where).absolute()}/")  # not our own copy
             raise errors.CatalogDamaged(f"the catalog cannot be read: {named}; {REBUILD}") from None
@@ -142,25 +150,21 @@ def run_queries(
 def _readable(folder: Path, wait_s: float) -> Iterator[tuple[Path, str, float]]:
     """A database file that stays as it is: a copy if nobody owns the catalog, else the owner's snapshot."""
     from viewcache.catalog.files import CatalogFiles
-    from viewcache.catalog.lock import OwnerLock
     from viewcache.catalog.private import private_folder
-    from viewcache.catalog.snapshot import read_snapshot
+    from viewcache.catalog.snapshot import lock_or_snapshot
 
     layout = CatalogFiles(folder)
     if not os.path.exists(layout.database):  # also of a folder whose name is too long, where `Path.exists` raises
         raise errors.NotFound(f"no catalog in {folder}; `viewcache run` makes one")
     with private_folder() as private:
         copy = private / layout.database.name
-        lock = None
-        with contextlib.suppress(errors.CatalogBusy):  # what a query meets below is no consequence of it
-            lock = OwnerLock(layout.lock, exclusive=False)
-        if lock is None:
-            snapshot = read_snapshot(folder, wait_s, max_age_s=REUSED_S)
-            as_of_s = snapshot.stat().st_mtime
-            yield snapshot, "snapshot", as_of_s
+        found = lock_or_snapshot(folder, wait_s, max_age_s=REUSED_S)
+        if isinstance(found, Path):
+            as_of_s = found.stat().st_mtime
+            yield found, "snapshot", as_of_s
             return
         # Only the copy is made under the lock: a query must not keep a training run from starting.
-        with lock:
+        with found:
             as_of_s = time.time()
             shutil.copyfile(layout.database, copy)
             if layout.log.exists():
@@ -216,7 +220,16 @@ def _on_duckdb(
     except (duckdb.Error, MemoryError) as error:
         if is_damage(str(error)):
             raise errors.CatalogDamaged(str(error)) from error
+        if isinstance(error, (duckdb.BinderException, duckdb.CatalogException)):
+            with contextlib.suppress(duckdb.Error):
+                _check_revision(connection.execute(load("read_revision", "duckdb").text).fetchone(), target["where"])
         raise errors.QueryRefused(f"the query failed: {_NO_TABLE.sub(_public, str(error))}") from error
+
+
+def _check_revision(row: "tuple[str, ...] | None", where: str) -> None:
+    """Tell that a catalog is of another release, which is why it may lack what a statement names."""
+    if row is not None and is_older(row[0], where):
+        raise too_old(where)
 
 
 def _public(proposed: re.Match[str]) -> str:
@@ -229,8 +242,12 @@ def _check_one_select(sql: str, kinds: list[str]) -> None:
     check_one(kinds)
     if kinds[0] == "SELECT" or (kinds[0] == "EXPLAIN" and _is_plain_explain(sql)):
         return
-    what = "EXPLAIN with options" if kinds[0] == "EXPLAIN" else kinds[0]
-    raise errors.QueryRefused(f"this is {what}; the catalog can be read only: send one SELECT, or a plain EXPLAIN")
+    raise _no_select(kinds[0])
+
+
+def _no_select(kind: str) -> errors.QueryRefused:
+    what = "EXPLAIN with options" if kind == "EXPLAIN" else kind
+    return errors.QueryRefused(f"this is {what}; the catalog can be read only: send one SELECT, or a plain EXPLAIN")
 
 
 def _is_plain_explain(sql: str) -> bool:
@@ -261,8 +278,15 @@ def _on_postgresql(
             # statement.
             plain = _is_plain_explain(sql)
             _check_functions(sql)
-            text = sql if plain else f"declare answer{number} no scroll cursor for {sql.rstrip().rstrip(';')}\n"
-            cursor = connection.execute(*_bound(text, parameters), prepare=True)
+            before = "\n" if plain else f"declare answer{number} no scroll cursor for\n"
+            text = f"{before}{sql.strip().rstrip(';')}\n"
+            try:
+                cursor = connection.execute(*_bound(text, parameters), prepare=True)
+            except psycopg.errors.SyntaxError as error:
+                word = re.match(r"\s*(\w+)", sql)
+                if word is None or error.diag.statement_position != str(len(before) + 1):
+                    raise
+                raise _no_select(word[1].upper()) from error
             if not plain:
                 cursor = connection.execute(f"fetch forward {limits.rows + 1} from answer{number}".encode())
             rows = cursor.fetchall()
@@ -271,7 +295,20 @@ def _on_postgresql(
             table = pa.table(columns, names=names)
             yield _first_rows(table.schema, table.to_batches(2048), limits)
     except (psycopg.Error, MemoryError) as error:
-        raise errors.QueryRefused(f"the query failed: {error}") from error
+        if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)):
+            with contextlib.suppress(psycopg.Error):  # nor need this role be let in there
+                connection.execute("rollback")
+                try:
+                    revision = connection.execute(load("read_revision", "postgresql").text.encode()).fetchone()
+                except psycopg.errors.UndefinedTable:
+                    raise errors.NotFound(NONE_ON_POSTGRESQL) from error
+                _check_revision(revision, "of the PostgreSQL database")
+        raise errors.QueryRefused(f"the query failed: {_LINE.sub(_line_before, str(error))}") from error
+
+
+def _line_before(told: re.Match[str]) -> str:
+    """The line that the server names, as that of the query: the text that was sent has one line before it."""
+    return f"LINE {int(told['line']) - 1}:".ljust(len(told[0]))
 
 
 def _check_functions(sql: str) -> None:

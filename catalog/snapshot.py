@@ -9,6 +9,7 @@ checkpoint changes what the head of the file leads to, and all checkpoints are m
 """
 
 import contextlib
+import itertools
 import logging
 import math
 import os
@@ -16,16 +17,17 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from viewcache import errors
 from viewcache.catalog import files
 from viewcache.catalog.engine import Engine
 from viewcache.catalog.files import CatalogFiles
+from viewcache.catalog.lock import OwnerLock
 from viewcache.failpoints import failpoint
 
-__all__ = ["Upkeep", "read_snapshot"]
+__all__ = ["Upkeep", "lock_or_snapshot"]
 
 _POLL_S = 0.02
 _REFILL_EVERY_S = 30.0
@@ -108,7 +110,9 @@ class Upkeep:
         except Exception as error:
             self._fold_at = time.monotonic() + _AGAIN_S
             if not self._closed:
-                _log.error("catalog upkeep failed: %s", error, extra={"action": "catalog_upkeep"})
+                unforeseen = errors.is_unforeseen(error)
+                text = "catalog upkeep failed: %s"
+                _log.error(text, error, exc_info=unforeseen, extra={"action": "catalog_upkeep"})
 
     def _answer(self) -> None:
         # Taken away first: who asks while the copy is made wants a newer one. Who touched it until then is served.
@@ -117,10 +121,16 @@ class Upkeep:
             asked_ns = os.fstat(request.fileno()).st_mtime_ns
         try:
             self.before()
+        except errors.Closed:  # as below
+            raise
         except Exception as error:  # who asked is better served without what comes last than not at all
-            _log.warning("a snapshot lacks what was to be noted before: %s", error, extra={"action": "snapshot_behind"})
+            unforeseen = errors.is_unforeseen(error)
+            text = "a snapshot lacks what was to be noted before: %s"
+            _log.warning(text, error, exc_info=unforeseen, extra={"action": "snapshot_behind"})
         try:
             self._publish(asked_ns)
+        except errors.Closed:  # who asked is not refused: the lock goes now, and then the file itself can be read
+            raise
         except errors.ViewcacheError as error:
             if not self._closed:
                 self._refuse(asked_ns, error)
@@ -227,36 +237,52 @@ def _room(layout: CatalogFiles) -> str:
     return f"{shutil.disk_usage(layout.folder).free} bytes are free where {layout.folder} lies"
 
 
-def read_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float = 0.0) -> Path:
-    """Ask the owner of a catalog for a snapshot and wait for it.
+def lock_or_snapshot(folder: str | Path, wait_s: float = 10.0, *, max_age_s: float = 0.0) -> OwnerLock | Path:
+    """The lock of a catalog that nobody owns, under which its file can be read, or else its owner's snapshot.
+
+    Whichever is to be had first: an owner that is closing publishes none any more.
 
     Args:
         folder: the catalog's folder.
-        wait_s: seconds.
+        wait_s: how long the owner is waited for, seconds.
         max_age_s: a snapshot that is younger than so many seconds will do, and costs the owner nothing.
 
     Returns:
-        The snapshot: a DuckDB file that any process may open read-only. It shows what was committed at a moment after
-        this call began, or ``max_age_s`` before.
+        A reader's lock, or the snapshot: a DuckDB file that any process may open read-only. It shows what was committed
+        at a moment after this call began, or ``max_age_s`` before.
 
     Raises:
-        NotFound: there is no catalog.
-        Full: the owner has no space for it.
-        Timeout: nobody published one, because no owner runs or a transaction takes long.
+        NotFound: the owner has no catalog there.
+        Full: the owner has no space for a snapshot.
+        Timeout: the owner published none, because it hangs or a transaction takes long.
         Broken: the folder cannot be written, or the owner could not make one.
+        CatalogDamaged: there is something else in the lock file's place.
     """
     layout = CatalogFiles(Path(folder).absolute())
+    looks = itertools.chain([None], _looks(layout, wait_s, max_age_s))  # nothing is asked for where nobody would answer
+    return next(found for snapshot in looks if (found := snapshot or _unowned(layout)))
+
+
+def _unowned(layout: CatalogFiles) -> OwnerLock | None:
+    with contextlib.suppress(errors.CatalogBusy):
+        return OwnerLock(layout.lock, exclusive=False)
+    return None
+
+
+def _looks(layout: CatalogFiles, wait_s: float, max_age_s: float) -> Iterator[Path | None]:
+    """Ask for a snapshot and look for it again and again: None until it is there."""
     if not layout.database.exists():
         raise errors.NotFound(f"no catalog in {layout.folder}")
     if _age_s(layout.snapshot) < max_age_s:
-        return layout.snapshot
+        yield layout.snapshot
     asked = _request(layout)
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
         if _modified_ns(layout.snapshot) >= asked:
-            return layout.snapshot
+            yield layout.snapshot
         if _modified_ns(layout.refusal) >= asked:
             raise _refused(layout)
+        yield None
         time.sleep(_POLL_S)
     raise errors.Timeout(f"no snapshot of {layout.folder} within {wait_s} s: does its owner still run?")
 

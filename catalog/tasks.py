@@ -159,7 +159,8 @@ def forget_task(session: Session, name: str) -> TaskRow:
     _delete_plans(session, known[name].task_id)
     for query in ("delete_substitutions", "delete_task"):
         session.run(query, {"task_id": known[name].task_id})
-    session.run("delete_expected")  # whoever opens the other tasks says it anew
+    for query in ("delete_expected", "delete_unplanned", "delete_loose_edges"):
+        session.run(query)  # what is expected, whoever opens the other tasks says anew
     return known[name]
 
 

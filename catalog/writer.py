@@ -38,7 +38,7 @@ _TICK_S = 0.5
 _RETRY_S = (1.0, 30.0)
 """First and longest pause after a write that failed, seconds."""
 _ATTEMPTS = 3
-"""Tries of one transaction when the database is lost or space was freed in between."""
+"""Tries of one transaction when the database is lost or does not answer, or space was freed in between."""
 
 T = TypeVar("T")
 _log = logging.getLogger("viewcache.catalog")
@@ -92,6 +92,8 @@ class Writer:
         self._linger_s = LINGER_S
         self._failed = Pending()
         """What could not be written and comes before everything else; the thread's own."""
+        self._unsure = False
+        """Whether the last numbered transaction may have been committed, as nobody could be asked since."""
         self._jobs: deque[_Change[object]] = deque()
         self._closing = False
         self._failure: Exception | None = None
@@ -240,21 +242,30 @@ class Writer:
 
     def _write(self, pending: Pending) -> bool:
         """Commit small changes after those that failed; when that fails, all of them wait for the next try."""
-        if self._failed:
-            self._failed.merge(pending)
-            pending, self._failed = self._failed, Pending()
         begun = time.monotonic()
         try:
+            if self._unsure and self._is_there():
+                self._failed = Pending()
+            pending, self._failed = self._after_failed(pending), Pending()
             self._commit(pending.write, numbered=pending.adds)
         except Exception as error:
-            self._failed = pending
+            self._failed = self._after_failed(pending)
             self._failure = error
             self._try_later()
-            _log.error("catalog write failed, will be tried again: %s", error, extra={"action": "catalog_write"})
+            unforeseen = errors.is_unforeseen(error)
+            text = "catalog write failed, will be tried again: %s"
+            _log.error(text, error, exc_info=unforeseen, extra={"action": "catalog_write"})
             return False
         self._failure, self._pause_s = None, _RETRY_S[0]
         self._linger_s = linger_after(time.monotonic() - begun)
         return True
+
+    def _after_failed(self, pending: Pending) -> Pending:
+        """Small changes, behind those that failed."""
+        if not self._failed:
+            return pending
+        self._failed.merge(pending)
+        return self._failed
 
     def _try_later(self) -> None:
         self._retry_at = time.monotonic() + self._pause_s
@@ -278,15 +289,15 @@ class Writer:
                         # Before the commit: what the catalog has and the journal has not could be lost with it.
                         self._journal.append(self._name, self._ticket, recording.steps)
                     failpoint("catalog.before-commit")
-            except (errors.Full, errors.CatalogDamaged) as error:
+            except (errors.Full, errors.CatalogDamaged, errors.CatalogBusy) as error:
                 failure = error
-                roomier = isinstance(error, errors.Full) and self._make_room()
+                is_final = isinstance(error, errors.Full) and not self._make_room()
                 if self._engine.lost:
-                    self._reopen()
-                    if numbered and self._was_committed():
+                    self._unsure = numbered
+                    if self._is_there():
                         return result
                 self._take_back(whole)
-                if not roomier and not isinstance(error, errors.CatalogDamaged):
+                if is_final:
                     break
             except BaseException:
                 self._take_back(whole)
@@ -305,8 +316,16 @@ class Writer:
         _log.warning("catalog lost its database handle, opening it again", extra={"action": "catalog_reopen"})
         self._engine.reopen()
 
+    def _is_there(self) -> bool:
+        """Open a lost database again, and look up what is unsure: a commit that failed may have been written."""
+        if self._engine.lost:
+            self._reopen()
+        is_there = self._unsure and self._was_committed()
+        self._unsure = False
+        return is_there
+
     def _was_committed(self) -> bool:
-        """Look up whether the last numbered transaction is there: a commit that failed may have been written."""
+        """Whether the last numbered transaction is there."""
         rows = self._engine.query("read_ticket", {"name": self._name})["ticket"].to_pylist()
         return bool(rows[0] == self._ticket)
 
@@ -317,7 +336,8 @@ class Writer:
                 self._reopen()
             self._idle()
         except Exception as error:
-            _log.error("catalog upkeep failed: %s", error, extra={"action": "catalog_upkeep"})
+            unforeseen = errors.is_unforeseen(error)
+            _log.error("catalog upkeep failed: %s", error, exc_info=unforeseen, extra={"action": "catalog_upkeep"})
 
 
 def _nothing() -> None:

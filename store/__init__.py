@@ -41,7 +41,7 @@ from viewcache.store.buffers import aligned_empty
 from viewcache.store.codec import CODECS, ENCODED, Codec, codec
 from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, physical_of
 from viewcache.store.groups import join_packets, read_group, split_packets
-from viewcache.store.local import LocalTier, make_root
+from viewcache.store.local import LocalTier, check_place, make_root
 from viewcache.store.marker import MARKER
 from viewcache.store.memory import MemoryTier
 from viewcache.store.opening import open_tier
@@ -74,6 +74,7 @@ __all__ = [
     "Written",
     "aligned_empty",
     "bound_bytes",
+    "check_place",
     "codec",
     "copy_object",
     "find_written",

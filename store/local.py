@@ -28,7 +28,7 @@ from viewcache.store.temporary import TEMPORARY, abandoned, is_temporary, make_t
 from viewcache.store.tier import Tier
 from viewcache.store.writer import sync_folder, write_object
 
-__all__ = ["MARKER", "LocalTier", "make_root"]
+__all__ = ["MARKER", "LocalTier", "check_place", "lies_in", "make_root"]
 
 Bytes = NDArray[np.uint8]
 
@@ -49,16 +49,30 @@ def make_root(root: Path) -> None:
         BadInput: the folder in which it would lie is not there.
         OSError: it cannot be made.
     """
-    where = Path(os.path.realpath(root))
     try:
-        where.mkdir(0o700, exist_ok=True)
-    except FileNotFoundError as error:
-        if where.parent.is_dir():
-            raise
+        Path(os.path.realpath(root)).mkdir(0o700, exist_ok=True)
+    except FileNotFoundError:
+        check_place(root)
+        raise
+
+
+def check_place(root: str | os.PathLike[str]) -> None:
+    """Refuse a store that `make_root` could not make, because what it would lie in is not there.
+
+    Raises:
+        BadInput: so it is.
+        OSError: this user may not look there, or it cannot be told.
+    """
+    if not (folder := lies_in(root)).is_dir():
         raise BadInput(
-            f"cannot make the store {root}: the folder {where.parent} does not exist; mount the disk that belongs "
-            "there, or make that folder, or correct cache.store"
-        ) from error
+            f"cannot make the store {root}: the folder {folder} does not exist; mount the disk that belongs there, or "
+            "make that folder, or correct cache.store"
+        )
+
+
+def lies_in(root: str | os.PathLike[str]) -> Path:
+    """The folder that a store's own lies in, or is to be made in: where the store is a link, that of its target."""
+    return Path(os.path.realpath(root)).parent
 
 
 class LocalTier(Tier):

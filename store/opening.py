@@ -22,7 +22,8 @@ def open_tier(
         url: a folder, with or without ``file://``; ``memory://``; or that of a bucket, ``s3://bucket/prefix``.
         budget_bytes: for objects and unfinished ones together.
         timeout_s: seconds until a remote store that does not answer is given up.
-        make: a bucket in which nothing lies becomes a store at once; without it, opening writes nothing there.
+        make: a bucket in which nothing lies, or nothing but a store's objects, is marked as a store at once; without
+            it, opening writes nothing there.
         required: False takes a bucket that does not answer, as ``away``.
 
     Raises:

@@ -35,6 +35,7 @@ from viewcache.store.format import (
     check_physical,
     dump_metadata,
     index_size,
+    is_physical,
     parse_metadata,
     physical_of,
     remote_entries,
@@ -56,6 +57,8 @@ T = TypeVar("T")
 _log = logging.getLogger("viewcache.store")
 
 _OBJECTS = "objects"
+_OTHERS = {TEMPORARY, METADATA_NAME, ".zgroup", ".zarray"}
+"""What makes a prefix somebody else's, or a folder's copy."""
 _PREFIX = re.compile(r"[0-9a-f]{2}", re.ASCII)
 _OURS = re.compile(r"zarr\.json|c(\.0)+", re.ASCII)
 _PUBLISH_ATTEMPTS = 8  # each is lost only to another writer of the same object
@@ -92,7 +95,8 @@ class RemoteTier(Tier):
             deadline_s: seconds until a request that is refused or not answered is given up.
             stall_s: seconds without an answer after which one attempt counts as lost.
             seed: of the jitter in the pauses between attempts.
-            make: mark what has nothing in it as a store; without it, only who writes an object writes.
+            make: mark what has nothing in it as a store, or nothing but a store's objects; without it, only who writes
+                an object writes.
             required: False takes a store that does not answer, as ``away``, until it is first written to or listed.
 
         Raises:
@@ -114,7 +118,7 @@ class RemoteTier(Tier):
             if required or self._client.answers:
                 self.close()
                 raise
-            self.away = True
+            self.away, self._make = True, False  # a missing marker tells the next start to look it through
             _log.warning("a cache opens without its store %s: %s", url, error, extra={"action": "store_away"})
         except BaseException:
             self.close()
@@ -397,7 +401,8 @@ class RemoteTier(Tier):
     def _lay_out(self) -> None:
         client = self._client
         if client.call(client.get(MARKER, 0, _LOOK_BYTES)) is None:
-            for name in {*client.call(client.names(""))} & {_OBJECTS, TEMPORARY, METADATA_NAME, ".zgroup", ".zarray"}:
+            self.unmarked = True
+            for name in self._not_ours():
                 raise BadInput(
                     f"{self.url} holds {name!r} but no {MARKER}, so it is not a viewcache store; name another prefix"
                 )
@@ -413,6 +418,17 @@ class RemoteTier(Tier):
                 f"{self.url}/{MARKER} says format {version!r}, this release reads {FORMAT}; use the release that wrote "
                 f"it, or name another prefix"
             )
+
+    def _not_ours(self) -> Iterator[str]:
+        """Names of what no store makes. One folder of objects is looked into for all: there may be a million."""
+        client = self._client
+        names = {*client.call(client.names(""))}
+        yield from names & _OTHERS
+        folders = client.call(client.names(_OBJECTS)) if _OBJECTS in names else []
+        yield from (f"{_OBJECTS}/{folder}" for folder in folders if _PREFIX.fullmatch(folder) is None)
+        for folder in folders[:1]:
+            inside = (f"{_OBJECTS}/{folder}/{name}" for name in client.call(client.names(f"{_OBJECTS}/{folder}")))
+            yield from (path for path in inside if not is_physical(path))
 
 
 def _shard(stored: Stored) -> str:

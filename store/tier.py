@@ -66,6 +66,8 @@ class Tier(Budget, ABC):
         self.name = name
         self.away = False
         """It has not answered since it was opened, so nothing is known of what lies there."""
+        self.unmarked = False
+        """Its marker was not there when it was opened: somebody deletes there, and the catalog may say too much."""
 
     def mark_away(self) -> None:
         """Note that it has stopped to answer while it was being opened."""

@@ -5,10 +5,12 @@ temporary folders of its own, and the one that gathers their reports judges the 
 """
 
 import gc
+import logging
 import os
 import shutil
 import signal
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -20,6 +22,7 @@ from tests import forked, skips, turns
 from tests.seeds import SEED, commit_number, commit_seed
 from tests.servers.seaweed import bucket, buckets, seaweed
 from viewcache.catalog import creating
+from viewcache.errors import is_unforeseen
 from viewcache.testing.leaks import nothing_left, settle
 
 # A server is one for all folders of tests: where each imports these three, each starts a server of its own.
@@ -67,6 +70,38 @@ def no_threads_left() -> Iterator[None]:
     yield
     left = settle(lambda: [t.name for t in threading.enumerate() if t not in before and t.name.startswith("viewcache")])
     assert not left, f"threads left running: {left}; close what started them"
+
+
+class Unseen(logging.Handler):
+    """Remembers errors that a thread of ours has logged, and that no user is to see."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        super().__init__(logging.WARNING)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and is_unforeseen(error):
+            self.found.append("".join([record.getMessage(), "\n", *traceback.format_exception(error)]))
+
+
+@pytest.fixture(autouse=True)
+def nothing_fails_unseen(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A thread that meets a mistake of ours, or a warning, logs it and goes on: that fails the test, too.
+
+    Errors of the error tree, and of the system, are what users may see; a test that provokes another one is marked
+    ``logs_a_traceback``.
+    """
+    unseen = Unseen()
+    logging.getLogger("viewcache").addHandler(unseen)
+    try:
+        yield
+    finally:
+        logging.getLogger("viewcache").removeHandler(unseen)
+    if request.node.get_closest_marker("logs_a_traceback") is None:
+        assert not unseen.found, "\n".join(["logged, and nobody saw it:", *unseen.found])
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """Which tests cost most, in CPU seconds with all their processes: `make test ARGS='-p tests.costs'`.
 
-With `--write-costs` the costly ones are written down, see `tests.turns`.
+With `--write-costs` the costly ones are written down, see `tests.turns`: where costly tests took turns, those that are
+new.
 
 On a machine that does something else too, seconds of the wall say little. What a test pays for fixtures that others use
 after it is counted as its own.
@@ -13,7 +14,7 @@ from collections.abc import Generator, Mapping, Sequence
 import pytest
 
 from benchmarks.harness import cpu_seconds
-from tests.turns import COSTS, EVERY, name_of
+from tests.turns import COSTS, EVERY, costs, name_of
 
 MOST = 40
 """Tests, and files, that are listed."""
@@ -53,21 +54,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 tests[report.nodeid] += cost
                 files[report.nodeid.partition("::")[0]] += cost
     if terminalreporter.config.option.write_costs:
-        if os.environ.get(EVERY):
-            _write(tests)
-        else:
-            terminalreporter.line(f"nothing is written, since costly tests took turns: set {EVERY}", red=True)
+        _write(tests, {} if os.environ.get(EVERY) else costs())
     terminalreporter.section(f"CPU seconds: {sum(tests.values()):.0f}")
-    for costs in (files, tests):
-        for name in sorted(costs, key=costs.__getitem__, reverse=True)[:MOST]:
-            terminalreporter.line(f"{costs[name]:7.1f} {name}")
+    for of in (files, tests):
+        for name in sorted(of, key=of.__getitem__, reverse=True)[:MOST]:
+            terminalreporter.line(f"{of[name]:7.1f} {name}")
 
 
-def _write(cases: Mapping[str, float]) -> None:
+def _write(cases: Mapping[str, float], known: Mapping[str, float]) -> None:
+    """Write down costly tests; of those that are known, and took turns, what was written before."""
     by_test: defaultdict[str, list[float]] = defaultdict(list)
     for case, cost in cases.items():
         by_test[name_of(case)].append(cost)
-    lines = [f"{sum(mine):.1f} {name}\n" for name, mine in sorted(by_test.items()) if _is_costly(mine)]
+    found = {name: sum(mine) for name, mine in by_test.items() if _is_costly(mine)} | dict(known)
+    lines = [f"{found[name]:.1f} {name}\n" for name in sorted(found)]
     COSTS.write_text("".join(lines), encoding="utf-8")
 
 

@@ -5,7 +5,8 @@ fourth runs, or one of two or three; one with a single case runs with every thir
 the commit's number. Laws run always, with all of their cases. Who names tests, files or folders, or what failed last,
 or sets `EVERY`, gets all cases, and so does the nightly lane.
 
-`VIEWCACHE_TEST_EVERY=1 make test ARGS='-p tests.costs --write-costs'` writes `costs.txt` anew.
+`VIEWCACHE_TEST_EVERY=1 make test ARGS='-p tests.costs --write-costs'` writes `costs.txt` anew; without the variable it
+adds what is not there yet.
 """
 
 import os

@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ViewcacheError as error:
         return _told(error, terminal, words)
     except Exception as error:
-        if isinstance(error, PermissionError) and (told := refused(error)) is not None:
+        if (told := refused(error)) is not None:
             return _told(told, terminal, words)
         traceback.print_exc()
         if terminal.json:

@@ -44,7 +44,8 @@ def _profile(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     check_seconds(arguments.seconds)
     with terminal.progress("looking at images") as bar:
-        wanted = prepared(configuration(arguments.config), arguments.tier, progress=bar.at)
+        config = configuration(arguments.config)
+        wanted = prepared(config, arguments.tier, progress=bar.at, dry_run=arguments.dry_run)
     if arguments.dry_run:
         if terminal.json:
             terminal.data(wanted.as_dict() | {"seconds": arguments.seconds, "dry_run": True})

@@ -36,7 +36,6 @@ def add_commands(commands: "Commands") -> None:
 
 def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from viewcache.api.config.find import configuration
-    from viewcache.api.service import answers, wire
     from viewcache.api.service.run import serve
     from viewcache.errors import BadInput
 
@@ -46,9 +45,7 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     config = configuration(arguments.config)
     root = Path(config.cache.local.url)
 
-    def ready(answer: answers.Answer) -> None:
-        if isinstance(answer, answers.Failed):
-            raise wire.error_of(answer)
+    def ready() -> None:
         terminal.say(f"serving {root} as process {os.getpid()}; Ctrl-C or `viewcache stop` ends it")
 
     return serve(config, root, idle_s, ready)

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from viewcache.api.config.load import Config, ConfigSource, assemble, sources_of, working_folder
 from viewcache.api.config.op_workers import op_workers_of
-from viewcache.api.config.settings import Differing, differing, settings_of
+from viewcache.api.config.settings import MEANING, Differing, differing, settings_of
 from viewcache.api.config.yaml_subset import Node, from_python, read_source, read_text
 from viewcache.errors import ConfigCode, ConfigError
 from viewcache.materializer import ops
 
-__all__ = ["TextSource", "check_code", "differences", "load_texts", "texts_of", "unlike", "with_code"]
+__all__ = ["TextSource", "check_code", "differences", "load_texts", "renewed", "texts_of", "unlike", "with_code"]
 
 _MAPPING = "<mapping>"
 
@@ -135,10 +135,6 @@ def _nodes(source: TextSource) -> tuple[Node, ...]:
         raise ConfigError(ConfigCode.NOT_YAML, f"is no mapping in JSON: {error}", _MAPPING) from error
 
 
-_MEANING = ("catalog", "epochs_per_generation", "seed")
-"""Keys of ``cache`` that decide what paths mean, or where things are."""
-
-
 def differences(sources: Sequence[TextSource], more: Config, running: Config) -> list[str]:
     """What a configuration says of a cache that is open with other settings, which stay as they are: warnings.
 
@@ -147,7 +143,7 @@ def differences(sources: Sequence[TextSource], more: Config, running: Config) ->
     """
     given = _given(sources)
     mine, theirs = running.cache, more.cache
-    for key in _MEANING:
+    for key in MEANING:
         if key in given and getattr(mine, key) != getattr(theirs, key):
             raise given[key].error(
                 ConfigCode.OTHER_CACHE,
@@ -156,6 +152,55 @@ def differences(sources: Sequence[TextSource], more: Config, running: Config) ->
                 f"`viewcache stop {mine.local.url}` first",
             )
     return [each.told(mine.local.url) for each in differing(given, more, settings_of(running))]
+
+
+def renewed(sources: Sequence[TextSource], config: Config) -> tuple[tuple[TextSource, ...], Config]:
+    """The same sources with what their files say by now, for a service that begins in the midst of a training.
+
+    Args:
+        sources: as they were read when the cache was opened.
+        config: what they say.
+
+    Raises:
+        ViewcacheError: none can begin so: a file is wrong or gone, ends too early, names other code, or means another
+            cache.
+    """
+    before = tuple(sources)
+    now = tuple(
+        replace(each, text=read_source(Path(each.name))) if os.path.isabs(each.name) else each for each in sources
+    )
+    if now == before:
+        return before, config
+    more = load_texts(now, config)
+    _check_complete(now, more, before, config)
+    _check_meaning(now, more, config)
+    return now, more
+
+
+def _check_complete(now: tuple[TextSource, ...], more: Config, before: tuple[TextSource, ...], config: Config) -> None:
+    """Refuse a file that ends too early: without its budget the cache would take half of the disk."""
+    was, given = _given(before), _given(now)
+    missing = [f"cache.{key}" for key in ("op_modules", "op_workers") if key in was and key not in given]
+    if config.budget_given and not more.budget_given:
+        missing.append("cache.budget")
+    if config.tasks and not more.tasks:
+        missing.append("dataset")
+    if missing:
+        text = f"{missing[0]} is not there any more, which was given when the cache was opened"
+        raise ConfigError(ConfigCode.MISSING_KEY, text, now[0].name)
+
+
+def _check_meaning(now: tuple[TextSource, ...], more: Config, config: Config) -> None:
+    """Refuse what would change what somebody reads in the midst of a training."""
+    given, mine, theirs = _given(now), config.cache, more.cache
+    pairs = {"store": (mine.local.url, theirs.local.url)}
+    pairs |= {key: (getattr(mine, key), getattr(theirs, key)) for key in (*MEANING, "service")}
+    for key, (old, new) in pairs.items():
+        if old != new:
+            text = f"cache.{key} is {_shown(new)}, but the cache was opened with {_shown(old)}"
+            if key in given:
+                raise given[key].error(ConfigCode.OTHER_CACHE, text)
+            raise ConfigError(ConfigCode.OTHER_CACHE, text, now[0].name)
 
 
 def unlike(sources: Sequence[TextSource], config: Config, running: Mapping[str, str]) -> list[Differing]:

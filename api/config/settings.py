@@ -11,7 +11,10 @@ from viewcache.api.text import size
 from viewcache.materializer.spec import CacheSpec, EvictionSpec
 from viewcache.store.tier import LOCAL, MEMORY
 
-__all__ = ["Differing", "differing", "settings_of"]
+__all__ = ["MEANING", "Differing", "differing", "settings_of"]
+
+MEANING = ("catalog", "epochs_per_generation", "seed")
+"""Keys of ``cache`` that decide what paths mean, or where things are: who uses a service goes on with its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,10 @@ class Differing:
         running, given = _shown(self.key, self.running), _shown(self.key, self.given)
         if running == given:  # as large as makes no difference in words
             running, given = f"{self.running} bytes", f"{self.given} bytes"
+        end = "the processes that use it have ended" if self.key in MEANING else f"`viewcache stop {root}`"
         return (
             f"cache.{self.key} is {given} in the configuration, but the running service has {running}, which stays "
-            f"until `viewcache stop {root}`"
+            f"until {end}"
         )
 
 

@@ -5,6 +5,7 @@ Exactly one is a local folder: objects are made there. Memory lies above it, an 
 
 import os
 import shutil
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -112,9 +113,11 @@ def _local(url: str, folder: str, budget: int | None, codec: str, node: Node) ->
     if not os.path.isdir(there):
         raise error_at(node.place, ConfigCode.STORE, f"cache.store is a folder, but {there} is a file")
     try:
+        with suppress(FileNotFoundError, PermissionError):  # of these `check_place` and `refused` tell more
+            os.stat(path)
         return TierSpec(path, budget or default_budget(path), codec)
     except OSError as error:
-        message = f"cache.store: the disk of {path} cannot be asked: {error.strerror}"
+        message = f"cache.store: {path} cannot be looked at: {error.strerror}; name a folder that can be"
         raise error_at(node.place, ConfigCode.STORE, message) from error
 
 

@@ -22,7 +22,7 @@ from viewcache.api.mount.readers import Hold, Readers
 from viewcache.api.mount.requests import Interrupted, Requests
 from viewcache.api.views.paths import parse_path
 from viewcache.api.views.tree import Entry, ViewTree
-from viewcache.errors import ViewcacheError
+from viewcache.errors import is_unforeseen
 from viewcache.materializer.gate import Cancelled
 
 __all__ = ["KNOWN_S", "Operations"]
@@ -260,7 +260,7 @@ class Operations:
         self._failures.note(path, text)
         if errno_of(error) in (errno.ENOENT, errno.ENOTCONN):
             return  # shells and libraries look for many a name, and the end of the mount is told once
-        if not isinstance(error, ViewcacheError | OSError):
+        if is_unforeseen(error):
             _log.exception("%s: unexpected error", path, exc_info=error)
         if text != self._said:
             self._said = text

@@ -65,6 +65,7 @@ def gather(located: Located, before: Sequence[Sample] = ()) -> Overview:
 
     Raises:
         NotFound: there is no catalog.
+        CatalogVersion: it is of another release, and has not what is asked for.
         Timeout: another process owns it and did not publish a snapshot.
         QueryRefused: no question could be answered.
     """

@@ -98,6 +98,7 @@ class PageServer:
         Raises:
             BadInput: the port cannot be had.
             NotFound: there is no catalog.
+            CatalogVersion: it is of another release, and has not what is asked for.
             Timeout: another process owns it and did not publish a snapshot.
         """
         if not 0 <= port <= 65535:

@@ -163,7 +163,7 @@ class Batches:
         mode = os.environ.get(ENVIRONMENT) or (config.cache.service if config is not None else "")
         files = config.files if config is not None and mode == ServiceMode.AUTO else ()
         with self._slots:
-            client = Client(Path(self._located.root), texts_of(map(Path, files)), may_start=bool(files))
+            client = Client(Path(self._located.root), texts_of(map(Path, files)), may_start=bool(files), config=config)
             try:
                 asked, one = AttachedTask(client, TaskFacts.of(client, task), {}), range(clip, clip + 1)
                 pixels = asked.clips(epoch, iteration, one)

@@ -65,6 +65,7 @@ class Watcher:
 
         Raises:
             NotFound: there is no catalog.
+            CatalogVersion: it is of another release, and has not what is asked for.
             Timeout: another process owns it and did not publish a snapshot.
         """
         self._located, self._clock, self._cpu = located, clock, cpu or _cpu_s

@@ -94,6 +94,7 @@ def lint(
         problems += (_unchecked(error, mistakes.ops_missing) for error in mistakes.unchecked)
     if config:
         places = _Places([root for root, _ in written])
+        problems += _store(config.value, places, Place(str(Path(paths[0]))))
         listed = list(_datasets(config.value, places, scan=scan))
         problems += (problem for _, problem in listed)
         if scan:
@@ -141,15 +142,21 @@ class _Places:
 
     def budget(self, task: TaskSpec) -> Place:
         """The key of the budget, in ``cache`` or in its tier; the task's place where it is absent."""
-        caches = [cache for root in self._roots for cache in _listed(root, "cache")]
+        caches = list(self._caches())
         nodes = [*caches, *(tier for cache in caches for tier in _listed(cache, "store"))]
         return next((node.keys["budget"] for node in nodes if "budget" in node.keys), task.place)
 
     def policy(self) -> Place:
         """The name of the eviction policy; nowhere where it is absent."""
-        caches = (cache for root in self._roots for cache in _listed(root, "cache"))
-        nodes = (node for cache in caches for node in _listed(cache, "eviction"))
+        nodes = (node for cache in self._caches() for node in _listed(cache, "eviction"))
         return next((node.keys["policy"] for node in nodes if "policy" in node.keys), Place())
+
+    def store(self, absent: Place) -> Place:
+        """The key of the store; ``absent`` where there is none, and a link lies in the place of its folder."""
+        return next((cache.keys["store"] for cache in self._caches() if "store" in cache.keys), absent)
+
+    def _caches(self) -> Iterator[Node]:
+        return (cache for root in self._roots for cache in _listed(root, "cache"))
 
 
 def _listed(node: Node, key: str) -> tuple[Node, ...]:
@@ -258,6 +265,15 @@ def _little(config: Config, task: TaskSpec, need: int) -> Iterator[Problem]:
             "generation takes; the rest is made again when it is read"
         )
         yield Problem(Level.WARNING, "budget_keeps_little", text, task.place)
+
+
+def _store(config: Config, places: _Places, absent: Place) -> Iterator[Problem]:
+    """A store that `viewcache run` could not make."""
+    from viewcache.api.preview.plan import refused_store
+
+    error = refused_store(config)
+    if error is not None:
+        yield Problem(Level.ERROR, error.kind, str(error), places.store(absent))
 
 
 def _policy(config: Config, places: _Places) -> Iterator[Problem]:

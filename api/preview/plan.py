@@ -2,7 +2,8 @@
 
 The plan is worked out on a copy of the catalog that is thrown away, so that looking at a plan draws nothing for ever,
 and works while another process trains. What the catalog knows of the videos is used; only new and changed files are
-looked at, and what is found of them stays in the catalog of a cache that nobody has open.
+looked at, and what is found of them stays in the catalog of a cache that nobody has open. A catalog of an older release
+is left as it is: its copy alone is upgraded.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +36,7 @@ from viewcache.materializer.spec import OpCall, StepSpec, TaskSpec
 from viewcache.materializer.tasks.group import shares
 from viewcache.materializer.tasks.opening import open_task
 from viewcache.materializer.tasks.task import Task
+from viewcache.store import check_place
 
 __all__ = [
     "KindPreview",
@@ -45,6 +47,7 @@ __all__ = [
     "planned_tasks",
     "previews",
     "refused_policy",
+    "refused_store",
 ]
 
 _CONNECT_S = 5
@@ -141,7 +144,7 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         DatasetNotFound: a dataset is not there.
         BadVideo: a video is bad and the policy is ``raise``.
     """
-    numbers, unusable = list(generations), (refused_policy(config), refused_catalog(config))
+    numbers, unusable = list(generations), (refused_store(config), refused_policy(config), refused_catalog(config))
     refused = tuple(f"`viewcache run` would refuse this: {each}" for each in unusable if each is not None)
     found: list[Preview] = []
     savings: list[tuple[int, tuple[Saving, ...]]] = []
@@ -165,6 +168,16 @@ def previews(config: Config, generations: Iterable[int], progress: Progress | No
         last = generations_of(config, None)[-1]
         raise BadInput(f"generation {numbers[0]}: the tasks have generations 0 to {last}, of {k} epochs each")
     return Outlook(tuple(found), tuple(savings), kept)
+
+
+def refused_store(config: Config) -> ViewcacheError | None:
+    """Why `viewcache run` could not make the store's folder; None if it could, or that cannot be told."""
+    try:
+        with suppress(OSError):
+            check_place(config.cache.local.url)
+    except BadInput as error:
+        return error
+    return None
 
 
 def refused_policy(config: Config) -> ViewcacheError | None:
@@ -213,11 +226,14 @@ def _look_ahead(config: Config, progress: Progress | None) -> None:
     """
     cache = config.cache
     if cache.catalog == "duckdb" and CatalogFiles(Path(cache.local.url)).database.exists():
-        with suppress(ViewcacheError), Catalog.open(cache.local.url, create=False) as catalog:
-            # No replaced file of what was drawn is taken in: the plan tells.
-            drawn = {row.name: OnChangedVideo.RAISE for row in catalog.load_tasks()}
-            for dataset in dict.fromkeys(files_of(task) for task in config.tasks):
-                list_files(dataset, catalog, workers=cache.workers, progress=progress, policies=drawn, tells=False)
+        with suppress(ViewcacheError):
+            # An older one stays as it is.
+            Catalog.open(cache.local.url, create=False, writable=False).close()
+            with Catalog.open(cache.local.url, create=False) as catalog:
+                # No replaced file of what was drawn is taken in: the plan tells.
+                drawn = {row.name: OnChangedVideo.RAISE for row in catalog.load_tasks()}
+                for dataset in dict.fromkeys(files_of(task) for task in config.tasks):
+                    list_files(dataset, catalog, workers=cache.workers, progress=progress, policies=drawn, tells=False)
 
 
 def _opened(

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 
 from viewcache.api.config.load import Config
 from viewcache.api.preview.plan import planned_tasks
-from viewcache.api.profile.scratch import LAYOUT_BYTES, owned_store, scratch_folder
+from viewcache.api.profile.scratch import LAYOUT_BYTES, check_free, owned_store, scratch_folder
 from viewcache.api.text import Bar
 from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import BadInput, NotFound
@@ -170,15 +170,17 @@ def check_seconds(seconds: float) -> None:
         raise BadInput(f"--seconds {seconds:g}: {LEAST_S:g} to {MOST_S:g}; each of nine measurements takes its share")
 
 
-def prepared(config: Config, tier: str = LOCAL, progress: Progress | None = None) -> Wanted:
+def prepared(config: Config, tier: str = LOCAL, progress: Progress | None = None, *, dry_run: bool = False) -> Wanted:
     """Find the sample of a configuration's first task of images; nothing is made or recorded.
 
     Args:
         config: what is asked.
         tier: where kept pictures are to lie.
         progress: called while images are looked at.
+        dry_run: nothing will be measured, so the store may be in use.
 
     Raises:
+        CatalogBusy: another process has the cache open.
         BadInput: there is no task of images, its images lie far away, nothing smaller can be kept, or workers do not
             read kept pictures from that tier.
         NotFound: the configuration has no such tier.
@@ -198,6 +200,8 @@ def prepared(config: Config, tier: str = LOCAL, progress: Progress | None = None
             "measured of them. What devices give counts for videos, too: measure it by a configuration with this store "
             "and a task of images (image_dataset_path) whose files lie on the disk of the videos"
         )
+    if not dry_run:
+        check_free(config)  # the headers of a million images take minutes
     with planned_tasks(replace(config, tasks=images[:1]), progress) as tasks:
         task, _, _ = next(tasks)
         return Wanted(sample_of(task, MOST_IMAGES), config)

@@ -10,21 +10,33 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
-from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
-from viewcache.catalog.opening import is_postgresql
+from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.opening import is_postgresql, own_store, owner_lock_of
 from viewcache.errors import BudgetTooSmall, Full
 from viewcache.materializer.storage.recover import bind_store
 from viewcache.store import LocalTier
 from viewcache.store.temporary import make_temporary_folder, temporary_name
 
-__all__ = ["LAYOUT_BYTES", "owned_store", "scratch_folder"]
+__all__ = ["LAYOUT_BYTES", "check_free", "owned_store", "scratch_folder"]
 
 LAYOUT_BYTES = 2 << 20
 """A store takes so much beside its objects: a folder for each two digits of their names, and its marker."""
+ENDING_S = 1.0
+"""How long an owner is waited for that is about to end, as where the catalog is opened."""
+
+
+def check_free(config: Config) -> None:
+    """Refuse a store that another process owns, before anything is read for it: its owner may come and go meanwhile.
+
+    Raises:
+        CatalogBusy: another process owns it.
+    """
+    lock = owner_lock_of(config.cache.catalog, config.cache.local.url)
+    if lock.exists():
+        OwnerLock(lock, exclusive=False, wait_s=ENDING_S).release()
 
 
 @contextmanager
@@ -41,10 +53,11 @@ def owned_store(config: Config) -> Iterator[tuple[Catalog, LocalTier]]:
     tier = LocalTier(root, config.cache.local.budget_bytes)
     with ExitStack() as held:
         held.callback(tier.close)
-        if is_postgresql(where):
-            held.enter_context(OwnerLock(Path(root) / OWNER_LOCK, exclusive=True))
+        lock = own_store(where, root)
+        if lock is not None:
+            held.enter_context(lock)
         catalog = held.enter_context(Catalog.open(where if is_postgresql(where) else root, beside=root))
-        if is_postgresql(where):
+        if lock is not None:
             bind_store(catalog, tier)
         tier.sweep()
         tier.settle(sum(size for _, size in tier.iter_objects()))

@@ -17,7 +17,7 @@ from viewcache.catalog import QueryLimits, QueryResult, run_queries
 from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import is_postgresql
-from viewcache.catalog.snapshot import read_snapshot
+from viewcache.catalog.snapshot import lock_or_snapshot
 from viewcache.errors import CatalogBusy, NotFound
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def ask(where: str, sql: str, limits: QueryLimits | None = None, *, wait_s: floa
     Raises:
         QueryRefused: it is not one SELECT, is wrong, or went over a limit.
         NotFound: there is no catalog.
+        CatalogVersion: it is of another release, and has not what is asked for.
         Timeout: the owner did not publish a snapshot.
     """
     return ask_all(where, [sql], limits, wait_s=wait_s)[0]
@@ -87,6 +88,7 @@ def ask_all(
     Raises:
         QueryRefused: one of them is not one SELECT, is wrong, or went over a limit.
         NotFound: there is no catalog.
+        CatalogVersion: it is of another release, and has not what is asked for.
         Timeout: the owner did not publish a snapshot.
     """
     owner = 0 if is_postgresql(where) else owner_of(where)
@@ -144,18 +146,15 @@ def copy_catalog(folder: str, into: str | Path) -> bool:
     layout, copy = CatalogFiles(Path(folder).absolute()), CatalogFiles(Path(into))
     if not layout.database.exists():
         return False
-    try:
-        lock = OwnerLock(layout.lock, exclusive=False)
-    except CatalogBusy:
-        shutil.copyfile(read_snapshot(folder), copy.database)
+    found = lock_or_snapshot(folder)
+    if isinstance(found, Path):
+        shutil.copyfile(found, copy.database)
         _copy_if_there(layout.indexes, copy.indexes)
         return True
-    try:
+    with found:
         shutil.copyfile(layout.database, copy.database)
         _copy_if_there(layout.log, copy.log)
         _copy_if_there(layout.indexes, copy.indexes)
-    finally:
-        lock.release()
     return True
 
 

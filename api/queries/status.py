@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from viewcache.api.queries.ask import ask_all, in_memory, question
-from viewcache.errors import QueryRefused
 from viewcache.materializer.clock import OTHER
 from viewcache.materializer.telemetry.usage import ESTIMATE, MACHINE, READER
 
@@ -24,8 +23,6 @@ PARTS = (
     "errors",
 )
 """Each is the question ``status_<part>``."""
-_NEWER = ("usage", "on_demand")
-"""Of relations that catalogs of release 0009 of the schema did not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +118,14 @@ def status(where: str, lying: Sequence[int] | None = None) -> Status:
 
     Raises:
         NotFound: there is no catalog.
+        CatalogVersion: it is of another release, and has not what is asked for.
         Timeout: another process owns it and did not publish a snapshot.
     """
-    parts: tuple[str, ...] = PARTS
-    try:
-        answers = ask_all(where, [question(f"status_{part}") for part in parts], parameters=in_memory(lying))
-    except QueryRefused:  # a catalog of an earlier release has not these relations until it is opened by this one
-        parts = tuple(part for part in PARTS if part not in _NEWER)
-        answers = ask_all(where, [question(f"status_{part}") for part in parts], parameters=in_memory(lying))
-    found = {part: answer.dicts() for part, answer in zip(parts, answers, strict=True)}
+    answers = ask_all(where, [question(f"status_{part}") for part in PARTS], parameters=in_memory(lying))
+    found = {part: answer.dicts() for part, answer in zip(PARTS, answers, strict=True)}
     made = sum(as_number(row["made"]) for row in found["passing"])
     counted = counts_memory(lying, answers[0].source, passes=made > 0)
-    return Status({part: found.get(part, []) for part in PARTS}, answers[0].seen, counted)
+    return Status(found, answers[0].seen, counted)
 
 
 def counts_memory(lying: Sequence[int] | None, source: str, *, passes: bool) -> bool:

@@ -20,8 +20,10 @@ In the order of work:
 - ``verbs``: what is done when a client asks; nothing of sockets
 - ``server``: connections, clients' ends, and the service's own
 - ``run``: the process that serves
+- ``renewal``: a client's configuration as its files have it by now
 - ``starting``: how the service is started, twice removed
 - ``asking``: one question on one line
+- ``connected``: a session with one run of the service
 - ``client``: a process's connections, and finding the service again
 - ``stopping``: ending a service
 - ``watching``: who uses a service

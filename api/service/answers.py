@@ -56,6 +56,8 @@ class Welcome(Answer, tag="welcome"):
     tasks: tuple[str, ...]
     """Of the documents, in their order, by the names that they have here: those of a job have its name, too."""
     warnings: tuple[str, ...]
+    settings: dict[str, str] = {}
+    """Of the cache, by key: those of the configuration that started the service."""
 
 
 class Joined(Answer, tag="joined"):

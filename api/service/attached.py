@@ -16,9 +16,10 @@ from viewcache.api.config.documents import TextSource, load_texts, texts_of, wit
 from viewcache.api.config.load import Config, ConfigSource
 from viewcache.api.service import answers, asks
 from viewcache.api.service.attached_task import AttachedTask
-from viewcache.api.service.client import Client, documents_of
+from viewcache.api.service.client import Client
 from viewcache.api.service.counted import making_of, snapshot_of
 from viewcache.api.service.facts import TaskFacts, Told
+from viewcache.api.service.renewal import documents_of
 from viewcache.api.session import opened
 from viewcache.api.session.made import Making
 from viewcache.api.session.reads import CacheReads
@@ -77,7 +78,7 @@ class AttachedCache(CacheReads):
         """The latter → the layout that this process gave it; another process may have given it another."""
         self._held = hold(_op_names(config))
         try:
-            self._client = Client(root, self._sources, job, may_start=may_start, progress=progress)
+            self._client = Client(root, self._sources, job, may_start=may_start, progress=progress, config=config)
             self._know(config, self._client.connected().welcome.tasks)
         except BaseException:
             self._held.release()
@@ -98,8 +99,8 @@ class AttachedCache(CacheReads):
 
     @property
     def differing(self) -> tuple[str, ...]:
-        """Settings of the configuration that the running service has otherwise."""
-        return self._client.connected().welcome.warnings
+        """Settings of the configuration, as its files are by now, that the running service has otherwise."""
+        return self._client.renewal.differing(self._client.connected().welcome.settings)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from viewcache.api.service import answers, asks
 from viewcache.api.service.asking import Ended
-from viewcache.api.service.client import Client, Connected
+from viewcache.api.service.client import Client
+from viewcache.api.service.connected import Connected
 from viewcache.api.service.facts import TaskFacts
 from viewcache.api.service.field_wire import field_values
 from viewcache.api.service.received import array_of, change_of, frame_asked, loads, placed, video_info
@@ -315,13 +316,11 @@ class AttachedTask:
         cancelled: Cancelled | None,
     ) -> Batch | None:
         """Ask for a batch, load it, and say that it was read; again if some of it was damaged."""
-        out: NDArray[np.uint8] | None = None
+        view, out = f"view {self.name}/{place[0]}/{place[1]}", None
         for _ in range(READ_TRIES):
             try:
                 session, fetched = self.facts.asking(
-                    lambda session: (answers.Fetched, ask(session)),
-                    cancelled,
-                    what=f"view {self.name}/{place[0]}/{place[1]}",
+                    lambda session: (answers.Fetched, ask(session)), cancelled, what=view
                 )
             except Closed:
                 if cancelled is not None and cancelled.is_set():
@@ -339,8 +338,8 @@ class AttachedTask:
                 self.spent.batches += 1
                 return self._batch(fetched, place, out, audio)
         raise Broken(
-            f"view {self.name}/{place[0]}/{place[1]}: its clips were damaged {READ_TRIES} times in a row after being "
-            "made anew; check the disk, then run `viewcache doctor`"
+            f"{view}: its clips were damaged {READ_TRIES} times in a row after being made anew; check the disk, then "
+            "run `viewcache doctor`"
         )
 
     @contextmanager

@@ -13,24 +13,26 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import viewcache
 from viewcache.api.config.documents import TextSource
+from viewcache.api.config.load import Config
 from viewcache.api.service import answers, asks, files, wire
 from viewcache.api.service.asking import SILENT_S, Died, Ended, Told, ask_on, check_there, expect, named, wait_calmly
+from viewcache.api.service.connected import Connected
 from viewcache.api.service.peer import peer
-from viewcache.api.service.starting import START_S, start, start_lock
-from viewcache.errors import Broken, CatalogBusy, Closed, ConfigCode, Full, ServiceDown, ViewcacheError
+from viewcache.api.service.renewal import Renewal, documents_of, explained, is_of_others, settings_stay
+from viewcache.api.service.starting import START_S, Documents, start_lock, start_renewed
+from viewcache.errors import Broken, CatalogBusy, Closed, Full, ServiceDown, ViewcacheError
 from viewcache.materializer.gate import Cancelled
 from viewcache.store.client_tiers import ClientTiers
 
 if TYPE_CHECKING:
     from viewcache.materializer.dataset.listing import Progress
 
-__all__ = ["Client", "Connected", "ask_to_end", "documents_of", "end_if_idle"]
+__all__ = ["Client", "ask_to_end", "end_if_idle"]
 
 LEAVING_S = 0.5
 """So long a service that is to end if nobody uses it is asked again who does: some have said goodbye just now."""
@@ -52,32 +54,6 @@ does not dies of something else, such as a question of another process: so may t
 A = TypeVar("A", bound=answers.Answer)
 
 
-@dataclass(slots=True, eq=False)
-class Connected:
-    """A session with one run of the service."""
-
-    welcome: answers.Welcome
-    tiers: ClientTiers
-    control: socket.socket
-    lines: list[socket.socket]
-    """Further connections that nobody uses just now."""
-    all_lines: "weakref.WeakSet[socket.socket]" = field(default_factory=weakref.WeakSet)
-    """These and those in use."""
-
-    def close_inherited(self) -> None:
-        """In a forked child: close also those that a thread of the parent uses, which the child does not have."""
-        for line in list(self.all_lines):
-            line.close()
-        self.close()
-
-    def close(self) -> None:
-        """Close all connections and descriptors."""
-        for line in (*self.lines, self.control):
-            line.close()
-        self.lines.clear()
-        self.tiers.close()
-
-
 class Client:
     """The service of one store, as this process reaches it. Thread-safe."""
 
@@ -89,6 +65,7 @@ class Client:
         *,
         may_start: bool,
         progress: "Progress | None" = None,
+        config: Config | None = None,
     ) -> None:
         """Connect now; see `connected`.
 
@@ -98,9 +75,10 @@ class Client:
             job: which training this process belongs to.
             may_start: whether a service is to be started where there is none.
             progress: called with (done, in all, name) while the service looks at the files of new tasks.
+            config: what the documents say, whose files are read again when a service is started later on.
         """
         self.root = root
-        self._documents = documents_of(documents)
+        self.renewal = Renewal(documents, config)
         self.joined: tuple[tuple[TextSource, ...], ...] = ()
         """What joined since: each a configuration of its own, which may have a cache section and tags of the first."""
         self.job = job
@@ -128,24 +106,35 @@ class Client:
 
     def _connect(self, progress: "Progress | None") -> Connected:
         until = time.monotonic() + START_S  # also for the last service to end, which still owns the store
-        started, renews = False, self._may_start
+        started: Documents | None = None
+        yields, stays = self._may_start, False
         while True:
             line = files.connect(self.root, SILENT_S)
             if line is not None:
                 try:
                     found = self._hello(line, progress)
-                    if started or not (renews and found.welcome.warnings):
+                    if started is not None or not (yields and found.welcome.warnings):
                         return found
-                    renews = False
-                    if not _renewed(self.root, found):
+                    yields = False
+                    if not _made_way(self.root, found, self.renewal):
                         return found
                 except Told as told:
-                    if started:  # for this process: the next one begins with other settings
-                        end_if_idle(self.root)
-                    if started or not renews or getattr(told.error, "code", None) not in _OF_OTHERS:
-                        raise told.error from None
-                    renews = False
-                    end_if_idle(self.root, begun_by_hand=False)
+                    has_room = self.renewal.has_room(told.error)
+                    if started is not None and not has_room:  # it was started for this process
+                        self._end_if_idle()
+                        if started == self.renewal.before:
+                            raise told.error from None
+                        settings_stay(told.error)
+                        started, stays = None, True
+                    elif (
+                        yields
+                        and (has_room or is_of_others(told.error))
+                        and (ended := self._end_if_idle(begun_by_hand=False)) is not False
+                    ):
+                        # Another process may be about to end it; others may begin with as small a budget meanwhile.
+                        started, yields = None, has_room or ended is None
+                    else:
+                        raise explained(told.error, self.root) from None
                 except Ended:
                     pass  # it was about to end: look again
             elif not self._may_start:
@@ -153,27 +142,39 @@ class Client:
                     f"{files.absent(self.root)}: start one by `viewcache serve`, or set cache.service: auto"
                 )
             else:
-                started = self._start() or started
+                started = self._start(stays) or started
             if time.monotonic() > until:
                 raise ServiceDown(f"no service of {self.root} could be reached within {START_S:.0f} s")
             time.sleep(BETWEEN_S)
 
-    def _start(self) -> bool:
-        """Start the service, unless another process is about to; whether it was."""
+    def _end_if_idle(self, **how: bool) -> bool | None:
+        """End a service that refused this client; False if it stays, None if another process is starting or ending one.
+
+        Two who ask at once would keep it by asking.
+        """
+        with start_lock(self.root) as mine:
+            return end_if_idle(self.root, **how) if mine else None
+
+    def _start(self, stays: bool) -> Documents | None:
+        """Start the service, unless another process is about to; with which configuration it was.
+
+        Args:
+            stays: whether it is to begin as the cache was opened, whatever files say by now.
+        """
         with start_lock(self.root) as mine:
             if mine and (line := files.connect(self.root, SILENT_S)) is None:
                 try:
-                    start(self.root, self._documents)
-                    return True
+                    before = self.renewal.before
+                    return start_renewed(self.root, before if stays else self.renewal.now(), before)
                 except CatalogBusy as busy:
                     if far := files.elsewhere(self.root, busy.pid):
                         raise CatalogBusy(far, busy.pid, busy.folder) from None
-                    before = files.read_facts(self.root)
-                    if (before is None or before.pid != busy.pid) and files.served_by(busy.pid) != str(self.root):
+                    facts = files.read_facts(self.root)
+                    if (facts is None or facts.pid != busy.pid) and files.served_by(busy.pid) != str(self.root):
                         raise  # no service has it, neither one that ends nor one that begins
             elif mine and line is not None:
                 line.close()
-        return False
+        return None
 
     def _hello(self, line: socket.socket, progress: "Progress | None") -> Connected:
         try:
@@ -181,7 +182,7 @@ class Client:
             if uid != os.getuid():
                 raise files.of_another_user(self.root, uid)
             program = os.path.basename(sys.argv[0] or "python")[:80]
-            hello = asks.Hello(wire.PROTOCOL, viewcache.__version__, program, self._documents, self.job)
+            hello = asks.Hello(wire.PROTOCOL, viewcache.__version__, program, self.renewal.before, self.job)
             answer, descriptors = ask_on(line, hello, None, progress)
             welcome = expect(answers.Welcome, answer)
             if len(descriptors) != len(welcome.tiers):
@@ -388,31 +389,41 @@ def ask_to_end(root: Path, *, if_idle: bool, begun_by_hand: bool = True) -> None
         client.close()
 
 
-def end_if_idle(root: Path, *, begun_by_hand: bool = True) -> None:
-    """End the service of a store unless somebody uses it, and wait until it has; see `asks.Stop`."""
-    facts = files.read_facts(root)
-    with suppress(ViewcacheError):  # others use it by now, or it has ended
-        ask_to_end(root, if_idle=True, begun_by_hand=begun_by_hand)
-        if facts is not None:
-            files.wait_ended(root, facts)
-
-
-_OF_OTHERS = (ConfigCode.GIVEN_TWICE, ConfigCode.OTHER_CACHE)
-"""Why a service refuses a configuration that would be right for one that begins with it."""
-
-
-def _renewed(root: Path, mine: Connected) -> bool:
-    """End a service that has other settings, if only ``mine`` uses it; whether it has."""
+def end_if_idle(root: Path, *, begun_by_hand: bool = True) -> bool:
+    """End the service of a store unless somebody uses it, and wait until it has; whether it has. See `asks.Stop`."""
     facts = files.read_facts(root)
     try:
-        _let_leave(lambda: expect(answers.StatsOf, ask_on(mine.control, asks.Stats(), None)[0]))
+        with suppress(ServiceDown):  # it was about to end by itself
+            ask_to_end(root, if_idle=True, begun_by_hand=begun_by_hand)
+        if facts is not None:
+            files.wait_ended(root, facts)
+    except ViewcacheError:  # others use it by now, or it was begun by hand
+        return False
+    return True
+
+
+def _made_way(root: Path, mine: Connected, renewal: Renewal) -> bool:
+    """End a service that has other settings than the files say, if only ``mine`` uses it; whether it has."""
+    facts = files.read_facts(root)
+    try:
+        stats = _stats_on(mine.control)
+        if not renewal.differing(stats.settings):
+            return False
+        _let_leave(lambda: _stats_on(mine.control))
         expect(answers.Ok, ask_on(mine.control, asks.Stop(if_idle=True, begun_by_hand=False), None)[0])
     except Told:
         return False
+    except BaseException:
+        mine.close()
+        raise
     mine.close()
     if facts is not None:
         files.wait_ended(root, facts)
     return True
+
+
+def _stats_on(line: socket.socket) -> answers.StatsOf:
+    return expect(answers.StatsOf, ask_on(line, asks.Stats(), None)[0])
 
 
 def _let_leave(stats: Callable[[], answers.StatsOf]) -> None:
@@ -420,11 +431,6 @@ def _let_leave(stats: Callable[[], answers.StatsOf]) -> None:
     until = time.monotonic() + LEAVING_S
     while len(stats().clients) > 1 and time.monotonic() < until:
         time.sleep(BETWEEN_S)
-
-
-def documents_of(sources: Iterable[TextSource]) -> tuple[asks.Document, ...]:
-    """The sources of a configuration as they travel."""
-    return tuple(asks.Document(each.name, each.folder, each.text, each.ops) for each in sources)
 
 
 def _forget_in_child() -> None:

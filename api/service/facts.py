@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from viewcache.api.service import answers, asks
 from viewcache.api.service.asking import Ended, check_there
-from viewcache.api.service.client import Client, Connected
+from viewcache.api.service.client import Client
+from viewcache.api.service.connected import Connected
 from viewcache.api.service.received import change_of
 from viewcache.api.training.passes import worker_here
 from viewcache.errors import BadInput

@@ -26,6 +26,7 @@ from viewcache.api.service import answers, asks, files, wire
 from viewcache.api.service.server import Server
 from viewcache.api.service.verbs import Verbs
 from viewcache.api.session.cache import Cache
+from viewcache.errors import is_unforeseen
 
 __all__ = ["main", "serve", "tell_starter"]
 
@@ -46,36 +47,55 @@ def main(folder: str, ready: int, starter: int) -> int:
     except BaseException as error:
         tell_starter(ready, wire.failed_of(error))
         return 1
-    return serve(config, root, config.cache.service_idle_s, lambda answer: tell_starter(ready, answer), awaited)
+    try:
+        cache, listener = _own(config, root)
+    except BaseException as error:
+        unforeseen = is_unforeseen(error)
+        _log.error("the cache could not be opened: %s", error, exc_info=unforeseen, extra={"action": "service_failed"})
+        tell_starter(ready, wire.failed_of(error))
+        return 1
+    idle_s = config.cache.service_idle_s
+    return _serve(cache, listener, root, idle_s, lambda: tell_starter(ready, answers.Ok()), awaited)
 
 
-def serve(
-    config: Config, root: Path, idle_s: float, ready: Callable[[answers.Answer], None], awaited: int | None = None
-) -> int:
-    """Own a store and answer clients until nobody needs it; returns the exit status.
+def serve(config: Config, root: Path, idle_s: float, ready: Callable[[], None]) -> int:
+    """Own a store and answer clients, begun by hand, until nobody needs it; returns the exit status.
 
     Args:
         config: of which only the cache's own settings count: tasks come with the clients.
         root: the store's folder.
         idle_s: how long it goes on without clients, seconds.
-        ready: told once that it listens, or why not.
-        awaited: a descriptor that can be read once the process has ended that is about to come; None if none is.
+        ready: told once that it listens.
+
+    Raises:
+        ViewcacheError: why it cannot: another process owns the store, say.
     """
+    return _serve(*_own(config, root), root, idle_s, ready)
+
+
+def _own(config: Config, root: Path) -> tuple[Cache, socket.socket]:
+    """The cache, owned, and where its clients come."""
+    cache = Cache(replace(config, tasks=()), serves=True)
     try:
-        cache = Cache(replace(config, tasks=()), serves=True)
-        try:
-            listener = files.bind(root)
-        except BaseException:
-            cache.close()
-            raise
-    except BaseException as error:
-        _log.exception("the cache could not be opened", extra={"action": "service_failed"})
-        ready(wire.failed_of(error))
-        return 1
+        return cache, files.bind(root)
+    except BaseException:
+        cache.close()
+        raise
+
+
+def _serve(
+    cache: Cache,
+    listener: socket.socket,
+    root: Path,
+    idle_s: float,
+    ready: Callable[[], None],
+    awaited: int | None = None,
+) -> int:
+    """Answer clients; ``awaited`` can be read once the process has ended that is about to come, None if none is."""
     incarnation = uuid.uuid4().hex
     _introduce(root, incarnation)
     server = Server(Verbs(cache, incarnation, begun_by_hand=awaited is None), listener, root, idle_s, awaited)
-    ready(answers.Ok())
+    ready()
     _log.info("serving %s", root, extra={"action": "service_began"})
     try:
         server.run()

@@ -315,6 +315,11 @@ class Sessions:
         with self._lock:
             return list(self._sessions.values())
 
+    def have_orphans(self, task: str) -> bool:
+        """Whether workers of a training sit there whose first process has ended: soon they notice, and end, too."""
+        there = {each.training for each in self.all() if any(sitting.task == task for sitting in each.sittings())}
+        return any(next(ancestors(pid), None) is None for pid in there)
+
     def check_free(self, asking: Session, task: str, epochs: int, rank: int, world: int, part: int, parts: int) -> None:
         """Refuse a seat that another process has, or that does not belong to the same training.
 

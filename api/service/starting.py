@@ -11,18 +11,22 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
 from viewcache.api.service import answers, asks, files, wire
-from viewcache.errors import Broken, Full, ServiceDown
+from viewcache.api.service.renewal import settings_stay
+from viewcache.errors import Broken, CatalogBusy, Full, ServiceDown, ViewcacheError
 from viewcache.materializer.child import import_path
 from viewcache.store import make_root
 
-__all__ = ["START_S", "start", "start_lock"]
+__all__ = ["START_S", "Documents", "start", "start_lock", "start_renewed"]
+
+Documents: TypeAlias = tuple[asks.Document, ...]
 
 START_S = 60.0
 """How long a start may take."""
@@ -88,7 +92,7 @@ def _is_locked(file: int) -> bool:
     return True
 
 
-def start(root: Path, documents: Sequence[asks.Document]) -> None:
+def start(root: Path, documents: Documents) -> None:
     """Start a service and wait until it listens; the start lock is held.
 
     Args:
@@ -112,7 +116,33 @@ def start(root: Path, documents: Sequence[asks.Document]) -> None:
         raise wire.error_of(answer)
 
 
-def _spawn(root: Path, ready: int, documents: Sequence[asks.Document]) -> None:
+def start_renewed(root: Path, now: Documents, before: Documents) -> Documents:
+    """Start one with the configuration as its files have it now, or as it was, if none can begin with that.
+
+    Args:
+        root: the store's folder.
+        now: the configuration of now.
+        before: that of when this process opened the cache.
+
+    Returns:
+        That with which it began.
+
+    Raises:
+        ServiceDown, ViewcacheError: as `start`.
+    """
+    if now != before:
+        try:
+            start(root, now)
+            return now
+        except CatalogBusy:
+            raise
+        except ViewcacheError as error:
+            settings_stay(error)
+    start(root, before)
+    return before
+
+
+def _spawn(root: Path, ready: int, documents: Documents) -> None:
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -132,7 +162,7 @@ def _spawn(root: Path, ready: int, documents: Sequence[asks.Document]) -> None:
         )
     finally:
         os.close(log)
-    process.communicate(msgspec.msgpack.encode(tuple(documents)))
+    process.communicate(msgspec.msgpack.encode(documents))
 
 
 def _wait(root: Path, listening: int) -> answers.Answer:

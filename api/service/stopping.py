@@ -9,7 +9,7 @@ from pathlib import Path
 from viewcache.api.service import files
 from viewcache.api.service.client import ask_to_end
 from viewcache.api.service.peer import peer
-from viewcache.errors import NotFound, ServiceDown
+from viewcache.errors import BadInput, NotFound, ServiceDown, ServiceVersion
 
 __all__ = ["stop"]
 
@@ -25,6 +25,7 @@ def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
     Raises:
         NotFound: none runs.
         Busy: it is used, and was to end only if idle.
+        ServiceVersion, BadInput: it is of another release, which cannot be asked whether it is idle.
         Timeout: it did not end.
     """
     facts = files.read_facts(root) or _of_listener(root)
@@ -36,7 +37,12 @@ def stop(root: Path, *, if_idle: bool = False, now: bool = False) -> int:
         raise NotFound(files.absent(root))
     line.close()
     with suppress(ServiceDown):  # it was about to end by itself
-        ask_to_end(root, if_idle=if_idle)
+        try:
+            ask_to_end(root, if_idle=if_idle)
+        except (ServiceVersion, BadInput):  # of other code: it speaks another protocol, or does not know the question
+            if if_idle or not files.is_there(facts):
+                raise
+            os.kill(facts.pid, signal.SIGTERM)  # the same to every service
     files.wait_ended(root, facts)
     return facts.pid
 

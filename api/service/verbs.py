@@ -35,6 +35,9 @@ __all__ = ["Verbs", "Waiting"]
 RISE_S = 2.0
 """How long a seat that is taken is waited for: the workers of a DataLoader end a little later than their loop."""
 
+ORPHANED_S = 15.0
+"""The same where their training was killed: they look every five seconds whether it is there."""
+
 LOOK_S = 0.02
 
 PLANNED_S = 10.0
@@ -131,6 +134,7 @@ class Verbs:
             self._handing.tiers(),
             names,
             tuple(warnings),
+            self._settings,
         )
 
     def descriptor(self, tier: str) -> int:
@@ -251,7 +255,7 @@ class Verbs:
     # Reading -------------------------------------------------------------------------------------------------------
 
     def _sit(self, session: Session, ask: asks.Sit, cancelled: Cancelled) -> answers.Seated:
-        task, until = self._task(ask.task), time.monotonic() + RISE_S
+        task, begun = self._task(ask.task), time.monotonic()
         while True:
             try:
                 with self._sitting:
@@ -263,7 +267,8 @@ class Verbs:
                         seat.leave()
                         raise
             except SeatTaken:
-                if cancelled.is_set() or time.monotonic() > until:
+                patience_s = ORPHANED_S if self.sessions.have_orphans(ask.task) else RISE_S
+                if cancelled.is_set() or time.monotonic() - begun > patience_s:
                     raise
             time.sleep(LOOK_S)
 

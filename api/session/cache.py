@@ -158,8 +158,8 @@ class Cache(CacheReads):
             epochs: how many, or as many as a task has; None = all.
 
         Returns:
-            Counts of clips: ``ready``, ``planned`` (to be made) and ``failed``, about twice a second. Who asks no more
-            gives up the rest.
+            Counts of clips: ``ready``, ``planned`` (to be made; in the end those that the budget does not keep, and
+            those that readers are past) and ``failed``, about twice a second. Who asks no more gives up the rest.
 
         Raises:
             BadInput: ``epochs`` is less than one, or no whole number.

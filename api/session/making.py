@@ -24,6 +24,7 @@ class AheadOfTime:
     """The first epochs of some tasks, on their way into the store."""
 
     works: Sequence[Planned]
+    keeper: Keeper
     look_ahead: LookAhead
     dispatcher: Dispatcher
     predicted: Forecast
@@ -56,7 +57,7 @@ class AheadOfTime:
             raise
         before = _worked(dispatcher)
         look_ahead.announce()
-        return cls(works, look_ahead, dispatcher, predicted, before)
+        return cls(works, keeper, look_ahead, dispatcher, predicted, before)
 
     def progress(self, gate: Gate) -> Generator[Making]:
         """How far it is, about twice a second, until all is made; who asks no more gives up the rest."""
@@ -70,15 +71,21 @@ class AheadOfTime:
 
     def step(self) -> tuple[bool, Making]:
         """Wait half a second; whether all is made, and how far it is."""
-        over = self.dispatcher.wait_idle(0.5)
+        over = self.dispatcher.wait_idle(0.5) or self._is_nothing_left()
         measured = _worked(self.dispatcher).minus(self.before)
         clips = self.dispatcher.counts([active for _, active in self.works])
-        # Beside readers the dispatcher may never be idle.
-        all_made = clips["ready"] + clips["failed"] == sum(len(active.plan) for _, active in self.works)
-        over = over or all_made
         with self.dispatcher.lock:
             from_kept = sum(active.from_kept() for _, active in self.works) if over else 0
         return over, Making(clips, self.predicted, measured, self.dispatcher.tally.failure, from_kept)
+
+    def _is_nothing_left(self) -> bool:
+        """Whether nothing of it is worth making or being made: beside readers the dispatcher may never be idle."""
+        numbers = {active.group_generation for _, active in self.works}
+        kept = [each for each in self.keeper.intermediates() if each.group_generation in numbers]
+        works = [*kept, *(each for _, active in self.works for each in active.schedules)]
+        with self.dispatcher.lock:
+            is_planned = any(each.next_planned() is not None for each in works)
+        return not is_planned and not self.dispatcher.counts(works).get("making")
 
     def end(self) -> None:
         """Make no more of it but for who reads it; harmless when done twice."""

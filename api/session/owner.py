@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from viewcache.api.config.load import Config, ConfigSource, load_more
 from viewcache.api.session.admitting import check_same
@@ -12,7 +11,8 @@ from viewcache.api.session.observing import observer_of, usage_of
 from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
-from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
+from viewcache.catalog.lock import OwnerLock
+from viewcache.catalog.opening import own_store
 from viewcache.catalog.records import ProgressRow
 from viewcache.errors import BudgetTooSmall, ViewNotFound
 from viewcache.materializer.choices import Durability, WorkerKind
@@ -72,8 +72,7 @@ def assemble(config: Config, gate: Gate, progress: Progress | None = None, *, se
     spec = config.cache
     root = spec.local.url
     local = LocalTier(root, spec.local.budget_bytes)
-    # A DuckDB catalog has its own lock in the same folder; a store beside PostgreSQL has one owner too.
-    lock = None if spec.catalog == "duckdb" else OwnerLock(Path(root) / OWNER_LOCK, exclusive=True)
+    lock = own_store(spec.catalog, root)
     try:
         catalog = Catalog.open(root if spec.catalog == "duckdb" else spec.catalog, beside=root)
     except BaseException:

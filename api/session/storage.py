@@ -76,7 +76,8 @@ def open_storage(config: Config, catalog: Catalog, local: LocalTier, *, clean: b
             opened.append(tier)
             is_same = before.get(spec.name) == spec.url
             # What lies at another URL was counted by nobody, or by a session before the last: it is looked through.
-            trusted[spec.name] = clean and (tier.volatile or is_same)
+            # So is that from which somebody has deleted the marker, and who knows what else.
+            trusted[spec.name] = clean and (tier.volatile or is_same) and not tier.unmarked
             if tier.volatile or not is_same:
                 try:
                     forget_tier(catalog, spec.name)

@@ -85,7 +85,7 @@ def doctor(located: Located | None, problem: ViewcacheError | None = None) -> li
         try:
             findings += check()
         except Exception as error:  # the other checks must still be told
-            told = refused(error) if isinstance(error, PermissionError) else None
+            told = refused(error)
             why = f"could not be checked ({type(error).__name__}: {error})" if told is None else str(told)
             if why in failed:
                 before = findings[failed[why]]
@@ -107,13 +107,11 @@ def revision_of(where: str) -> str:
     """
     from viewcache import migrations
     from viewcache.api.queries.ask import copy_catalog
-    from viewcache.catalog.opening import is_postgresql
+    from viewcache.catalog.opening import is_postgresql, postgresql_revision
     from viewcache.catalog.private import private_folder
 
     if is_postgresql(where):
-        from viewcache.catalog.postgres import sqlalchemy_url
-
-        return migrations.current(sqlalchemy_url(where)) or ""
+        return postgresql_revision(where)
     with private_folder() as folder:
         if not copy_catalog(where, folder):
             raise NotFound(f"no catalog in {where}; `viewcache run` makes one")
@@ -211,7 +209,11 @@ def _catalog(located: Located) -> Iterator[Finding]:
             )
         else:
             yield Finding(Health.OK, "owner", "no process has it open")
-    revision = revision_of(located.catalog)
+    try:
+        revision = revision_of(located.catalog)
+    except NotFound as missing:
+        yield Finding(Health.WARN, "catalog", str(missing))
+        return
     if revision == migrations.HEAD:
         yield Finding(Health.OK, "catalog", f"schema {revision}")
     elif migrations.is_known(revision):
@@ -224,12 +226,13 @@ def _catalog(located: Located) -> Iterator[Finding]:
 
 def _store(located: Located) -> Iterator[Finding]:
     from viewcache.store.format import FORMAT
+    from viewcache.store.local import lies_in
     from viewcache.store.marker import MARKER
     from viewcache.store.temporary import abandoned
 
-    root, lies_in = Path(located.root), _lies_in(located)
-    if not lies_in.is_dir():
-        missing = f"none in {root}: the folder {lies_in} does not exist"
+    root = Path(located.root)
+    if not (folder := lies_in(root)).is_dir():
+        missing = f"none in {root}: the folder {folder} does not exist"
         yield Finding(Health.FAIL, "store", missing, "mount the disk that belongs there, or correct cache.store")
         return
     if not (root / MARKER).is_file():
@@ -250,10 +253,11 @@ def _store(located: Located) -> Iterator[Finding]:
 
 
 def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
-    lies_in = _lies_in(located)
-    if not lies_in.is_dir():
+    from viewcache.store.local import lies_in
+
+    if not (folder := lies_in(located.root)).is_dir():
         return  # which disk it is to be is not known
-    disk = os.statvfs(located.root if os.path.isdir(located.root) else lies_in)
+    disk = os.statvfs(located.root if os.path.isdir(located.root) else folder)
     free = disk.f_bavail * disk.f_frsize
     budget, used = _budget(located, recorded)
     left = max(0, budget - used)
@@ -270,11 +274,6 @@ def _disk(located: Located, recorded: Recorded) -> Iterator[Finding]:
         )
     if disk.f_files and disk.f_favail < 10_000:
         yield Finding(Health.WARN, "inodes", f"{disk.f_favail} free", "each object takes five; free some")
-
-
-def _lies_in(located: Located) -> Path:
-    """The folder that the store's own lies in, or is to be made in."""
-    return Path(os.path.realpath(located.root)).parent
 
 
 def _budget(located: Located, recorded: Recorded) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from viewcache.catalog.files import CatalogFiles
 from viewcache.catalog.journal import Line, read_lines
 from viewcache.catalog.opening import is_postgresql, journal_of
 from viewcache.catalog.private import private_folder
-from viewcache.errors import CatalogDamaged, ChunkDamaged, Misuse, NotFound, ViewcacheError
+from viewcache.errors import CatalogDamaged, ChunkDamaged, Misuse, NotFound, StoreUnreachable, ViewcacheError
 from viewcache.materializer.storage.gc import QUARANTINED
 from viewcache.store import open_tier
 from viewcache.store.format import check_physical
@@ -237,7 +237,8 @@ def bucket(recorded: Recorded) -> Iterator[Finding]:
     try:
         tier = open_tier(REMOTE, url, 1, _ANSWERS_S, make=False)
     except ViewcacheError as error:
-        yield Finding(Health.FAIL, "bucket", str(error), "training goes on without it: what lies there is made again")
+        goes_on = "a training that runs goes on without it: what lies there is made again"
+        yield Finding(Health.FAIL, "bucket", str(error), goes_on if isinstance(error, StoreUnreachable) else "")
         return
     try:
         yield Finding(Health.OK, "bucket", f"{url} answers, in {time.monotonic() - began:.2f} s")

@@ -5,15 +5,14 @@ is held from before the catalog is opened until after it is closed, exclusively 
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from viewcache.api.config.find import Located
 from viewcache.catalog import Catalog
-from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
-from viewcache.catalog.opening import is_postgresql
+from viewcache.catalog.opening import is_postgresql, own_store
 from viewcache.errors import NotFound
 from viewcache.materializer.storage.recover import check_bound
 from viewcache.store import MARKER, LocalTier, Tier, open_tier
@@ -85,8 +84,7 @@ def owner_lock(located: Located, *, exclusive: bool) -> Iterator[None]:
     Raises:
         CatalogBusy: another process holds it.
     """
-    if not is_postgresql(located.catalog) or not Path(located.root).is_dir():
-        yield
-        return
-    with OwnerLock(Path(located.root) / OWNER_LOCK, exclusive=exclusive):
+    is_here = Path(located.root).is_dir()
+    lock = own_store(located.catalog, located.root, exclusive=exclusive) if is_here else None
+    with lock or nullcontext():
         yield

@@ -3,14 +3,12 @@
 import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
 from viewcache.api.config.load import Config
 from viewcache.catalog import Catalog
-from viewcache.catalog.lock import OWNER_LOCK, OwnerLock
-from viewcache.catalog.opening import is_postgresql
+from viewcache.catalog.opening import own_store
 from viewcache.errors import BadInput
 from viewcache.materializer.choices import Media, ProbeMode
 from viewcache.materializer.dataset.files import Files
@@ -62,11 +60,12 @@ def scan_datasets(config: Config, progress: Progress | None = None) -> list[Scan
     root = cache.local.url
     local = LocalTier(root, 1)  # makes the store's folder what it is; nothing is reserved
     with ExitStack() as held:
-        if is_postgresql(cache.catalog):
-            held.enter_context(OwnerLock(Path(root) / OWNER_LOCK, exclusive=True))
+        lock = own_store(cache.catalog, root)
+        if lock is not None:
+            held.enter_context(lock)
         where = root if cache.catalog == "duckdb" else cache.catalog
         catalog = held.enter_context(Catalog.open(where, beside=root))
-        if is_postgresql(cache.catalog):
+        if lock is not None:
             bind_store(catalog, local)
         scanned = []
         for dataset in dict.fromkeys(files_of(task, ProbeMode.FULL) for task in config.tasks):

@@ -353,7 +353,7 @@ def choose(
     on_top = replace(weighed.options, cores=settings.cores, beside_s=cost.batch_s * (batches + behind * batches_behind))
     weighed = replace(weighed, options=on_top)
     if settings.mix is None:
-        choice = RULES[settings.rule](settled.seen_in(weighed), budget)
+        choice = settled.choice(weighed, RULES[settings.rule], budget)
     else:
         keeps = np.array([way.keeps for way in weighed.ways])
         choice = keep_share(settled.seen_in(weighed), budget, settings.mix, keeps, settled.stays_in(weighed))

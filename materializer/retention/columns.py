@@ -200,8 +200,10 @@ class Block:
         """What a kind needs: (video, epoch, frame) as one number each, sorted."""
         found = [np.zeros(0, np.int64)]
         for plan, rows, video, _ in self._rows[number]:
-            epoch_use = video * self._epochs + self._epoch(plan, rows)
-            found.append((epoch_use[:, None] * self._most_frames + plan.frames(rows)).reshape(-1))
+            epoch_use, frames = video * self._epochs + self._epoch(plan, rows), plan.frames(rows)
+            # By its header a video may have had more when a plan was drawn; such a clip is amended when it is made.
+            there = frames < self._sources.frames[video][:, None]
+            found.append((epoch_use[:, None] * self._most_frames + frames)[there])
         return distinct(np.concatenate(found))
 
     def _clips(self, number: int) -> ClipCounts:
@@ -274,15 +276,16 @@ class Block:
             each, again = self._native, self._pixels * needed.visited * cost.convert_s_per_pixel
         else:
             each, again = self._resized_by_all(way.kept), np.zeros(self._count)
-        raw = each * needed.frames
         with np.errstate(invalid="ignore"):  # no frames of an infinite size are none to be had
+            raw = each * needed.frames
+            load_bytes = each * needed.visited
             cost_s += decode.once_s + np.where(made, 0, raw * cost.make_s_per_byte)
-            cost_s += again + each * needed.visited * cost.load_s_per_byte
+            cost_s += again + load_bytes * cost.load_s_per_byte
             size += np.where(np.isnan(intermediate), clip_bound(raw, needed.frames), intermediate)
         there = (raw <= self._most_bytes) & (needed.frames > 0)
         cost_s, work_s = (np.where(there, each, np.inf) for each in (cost_s, work_s + again))
         packets, raw = np.where(there, decode.packets, 0), np.where(there, raw, 0)
-        read = read + decode.lies + np.where(there, each * needed.visited, 0)
+        read = read + decode.lies + np.where(there, load_bytes, 0)
         return _Column(np.where(there, size, 0), cost_s, work_s, packets, read, np.where(made, 0, raw))
 
     def _loading(self, before: Sequence[Sequence[Kept]]) -> _Loading:
@@ -360,7 +363,9 @@ class Block:
                 of_rung[place] = len(rungs)
                 rungs.append(mine)
         promised = np.array([rung.promised for rung in rungs])[of_rung]
-        offered &= picture * reach * promised <= self._whole_bytes  # else it is decoded for each few objects again
+        # What is to be made must find room at once, else it is decoded for each few objects again.
+        to_do = 1 - built.share
+        offered &= picture * reach * promised * to_do <= self._whole_bytes
         pack_s, unpack_s, packed, lead = (
             np.array([getattr(rung, name) for rung in rungs])[of_rung]
             for name in ("pack_s", "unpack_s", "packed", "lead")
@@ -370,7 +375,6 @@ class Block:
         # Groups are packed as their pictures come; others are laid side by side first, as a clip is.
         copy_s = 0.0 if way.codec in ENCODED else cost.augment_s_per_byte
         build_s = decode_s + picture * reach * (copy_s + pack_s + packed * cost.store_s_per_byte)
-        to_do = 1 - built.share
         read = needed.visited + lead * needed.visits + missing * needed.visited / np.maximum(1, needed.visits)
         again = picture * read * (unpack_s + packed * cost.load_s_per_byte)
         kept_bytes = kept_bytes + picture * read * packed

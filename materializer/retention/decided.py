@@ -1,6 +1,6 @@
 """What was decided for one generation of a group, and what became of it since."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import chain, compress
 
@@ -12,7 +12,7 @@ from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.scheduling.intermediate_work import IntermediateWork
 
-__all__ = ["Decided", "KeptAt", "ids_in", "lying_of", "merged"]
+__all__ = ["Decided", "KeptAt", "ids_in", "in_turn", "lying_of", "merged"]
 
 KeptAt = dict[int, tuple[ActiveGeneration, int, int]]
 """Whose plans were weighed, by identity: the generation, the identity of its plan, and how many epochs were read."""
@@ -105,3 +105,13 @@ def lying_of(objects: tuple[IntermediateObject, ...], has: Callable[[str], bool]
 def ids_in(intermediates: Iterable[IntermediateObject]) -> set[int]:
     """The catalog's numbers of some."""
     return {each.object_id for each in intermediates}
+
+
+def in_turn(generations: Collection[int], decided: Collection[int]) -> list[int]:
+    """New generations as they are read, each of which finds what those before it keep; then others, the newest first.
+
+    What an older one keeps for later ones is what they keep.
+    """
+    new = [each for each in generations if each not in decided]
+    others = [each for each in generations if each in decided]
+    return [*sorted(new), *sorted(others, reverse=True)]

@@ -16,7 +16,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from viewcache.catalog import Catalog
-from viewcache.errors import Closed, ViewcacheError
+from viewcache.errors import Closed, is_unforeseen
 from viewcache.materializer.collecting import uncollected
 from viewcache.materializer.freed_memory import give_back_after
 from viewcache.materializer.planning.cost import CostModel
@@ -32,7 +32,7 @@ from viewcache.materializer.retention.chosen import (
     keepings,
     to_come,
 )
-from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, lying_of, merged
+from viewcache.materializer.retention.decided import Decided, KeptAt, ids_in, in_turn, lying_of, merged
 from viewcache.materializer.retention.density import Densities
 from viewcache.materializer.retention.horizon import epochs_left, may_last, reached_by_others
 from viewcache.materializer.retention.intermediates import named
@@ -158,13 +158,12 @@ class Keeper:
             together.setdefault(work.group_generation, []).append((work, index_of))
         cost = self.cost()
         with self._deciding:
-            newest = {work.task_id: work for _, mine in sorted(together.items()) for work, _ in mine}
-            newest_plans = {task_id: (work.group_generation, work.plan) for task_id, work in newest.items()}
-            for task_id, work in newest.items():
-                self.settled.has(task_id, work.plan.videos.row_of_key)
+            newest = {w.task_id: (w.group_generation, w.plan) for _, mine in sorted(together.items()) for w, _ in mine}
+            for task_id, (_, plan) in newest.items():
+                self.settled.has(task_id, plan.videos.row_of_key)
             places = {
                 number: {id(work): (work, id(work.plan), work.epochs_read()) for work, _ in mine}
-                for number, mine in sorted(together.items(), reverse=True)
+                for number, mine in together.items()
             }
             open_again = [number for number, place in places.items() if self._must_decide(number, place, cost)]
             if open_again:
@@ -172,11 +171,12 @@ class Keeper:
                 failed = [self._failed.pop(key) for key in list(self._failed)]
                 self.packs.failed(each for each in failed if isinstance(each, Pack))
                 self.densities.failed({str(each) for each in failed if not isinstance(each, Pack)})
-            for number in chain(open_again, self._of_superseded_packs(sorted(places))):
+            for number in chain(in_turn(open_again, self._decided.keys()), self._of_superseded_packs(sorted(places))):
                 begun = time.monotonic()
-                later = all(newest[work.task_id].group_generation > number for work, _ in together[number])
-                others = reached_by_others(newest_plans, number, {work.task_id for work, _ in together[number]})
-                settled = self.settled.seen(later=later, others=others)
+                tasks = {work.task_id for work, _ in together[number]}
+                newer = (together[each] for each in together.keys() & self._decided.keys() if each > number)
+                later = tasks <= {work.task_id for work, _ in chain(*newer)}
+                settled = self.settled.seen(later=later, others=reached_by_others(newest, number, tasks))
                 mine = together[number], places[number]
                 self._decided[number] = self._decide_or_not(number, *mine, cost, settled, guard, making)
                 give_back_after(max(len(work.plan.videos) for work, _ in together[number]))
@@ -292,8 +292,8 @@ class Keeper:
             raise
         except Exception as error:
             text = "it could not be decided what is kept of generation %d: %s"
-            unknown = not isinstance(error, ViewcacheError)  # of a full disk, say, the words are enough
-            _log.error(text, group_generation, error, exc_info=unknown, extra={"action": "prune"})
+            unforeseen = is_unforeseen(error)
+            _log.error(text, group_generation, error, exc_info=unforeseen, extra={"action": "prune"})
             with guard():
                 for work in case.works:
                     work.keep(None)

@@ -90,17 +90,19 @@ class KeptObjects:
                         if not way.lasts:
                             index = each.index_of(row)
                             how = kind.how(plan, int(rows[0]), way.intermediate)
-                            wanted.setdefault(how, []).append(np.unique(plan.frames(rows)))
+                            frames = np.unique(plan.frames(rows))
+                            # By its header it may have had more when the plan was drawn.
+                            wanted.setdefault(how, []).append(frames[frames < index.frames])
             if way.lasts:
                 assert chosen.weighed.lasting is not None
                 whole = chosen.weighed.lasting.recipes(video, way)
                 recipes += [(key, video_id, recipe) for recipe in whole]
                 self._lying.will_last(works[0].group_generation, (recipe.key for recipe in whole))
             elif key not in kept:
-                for how, frames in wanted.items():
-                    recipes.append(
-                        (key, video_id, intermediate_recipe(key, how, np.unique(np.concatenate(frames)), index))
-                    )
+                for how, parts in wanted.items():
+                    frames = np.unique(np.concatenate(parts))
+                    if len(frames):
+                        recipes.append((key, video_id, intermediate_recipe(key, how, frames, index)))
         for mine in self._named(recipes):
             objects[mine.video] = (*objects[mine.video], mine)
         if not is_image.any():
@@ -120,15 +122,18 @@ class KeptObjects:
     def lying(self, chosen: Chosen, objects: ObjectsOf) -> dict[str, tuple[Way, Objects]]:
         """What lasts and lies in the store of videos of which something else, or written otherwise, is kept."""
         lasting, ways, found = chosen.weighed.lasting, chosen.way_of(), list[tuple[str, int, Recipe]]()
+        if lasting is None:
+            return {}
         of_images: dict[Way, list[int]] = {}
         way_of: dict[str, Way] = {}
-        for place, video in enumerate(lasting.videos if lasting is not None else ()):
-            lying = [each for each in chosen.weighed.lying.get(video, ()) if each.made and not each.is_coming]
+        for place, video in enumerate(lasting.videos):
+            is_image = lasting.is_image[place]  # of which a picture is of use though others do not lie there
+            known = chosen.weighed.lying.get(video, ())
+            lying = [each for each in known if (each.made or is_image) and not each.is_coming]
             chosen_lies = objects.get(video) and any(each.way == ways.get(video) for each in lying)
             for kept in () if chosen_lies else lying[:1]:
-                assert lasting is not None
                 way_of[video] = kept.way
-                if lasting.is_image[place]:
+                if is_image:
                     of_images.setdefault(kept.way, []).append(place)
                 else:
                     whole = lasting.recipes(place, kept.way)
@@ -136,7 +141,6 @@ class KeptObjects:
         pictures: list[Picture] = []
         before = self._before() if of_images else ()
         for way, mine in of_images.items():
-            assert lasting is not None
             for how, places in lasting.pictures(way):
                 wanted = places[np.isin(places, mine)]
                 recipes = recipes_that_last(lasting, way, how, wanted, before)

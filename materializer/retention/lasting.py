@@ -133,6 +133,12 @@ class Lasting:
         """What a codec is expected to leave of a picture of so many bytes."""
         return math.ceil(size * self._ladder.rung(codec, size).packed)
 
+    def raw_bytes(self, how: How, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of the pictures of images that have been through the same; 0 where such a one cannot be kept."""
+        if how is None:
+            return np.maximum(0, self._native_bytes[places])
+        return np.full(len(places), math.prod(picture_like(*how, "", 1.0).shape), np.int64)
+
     @cached_property
     def _native_bytes(self) -> NDArray[np.int64]:
         """(V,), see `native_bytes_of`."""

@@ -5,7 +5,7 @@ were found are remembered while they lie there, and those that were chosen while
 known of an object whether it lasts.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from viewcache.catalog import Catalog
 from viewcache.materializer.retention.intermediates import picture_keys
 from viewcache.materializer.retention.lasting import Lasting
-from viewcache.materializer.retention.packs import Packs
+from viewcache.materializer.retention.packs import Lies, Packs
 from viewcache.materializer.retention.ways import Kept, Way
 from viewcache.store import CODECS
 
@@ -85,16 +85,33 @@ class Lying:
         ways = [way for way in lasting.ways if way.codec in CODECS]  # they may lie in any of these
         find = self._packs.finder(group_generation)
         for way in ways:
-            kept_of = cache(partial(_kept, lasting, way))  # which images share
-            for how, places in lasting.pictures(way) if self._packs.may_have(way.intermediate, way.codec) else ():
-                videos = [*map(lasting.videos.__getitem__, places.tolist())]
-                for video, picture in zip(videos, picture_keys(videos, how, way.codec), strict=True):
-                    lies = find(picture)
-                    if lies is not None:
-                        self._found.add(lies.pack)
-                        kept = kept_of(lies.bytes, lies.is_coming)
-                        found[video] = (*found[video], *kept) if video in found else kept
+            if self._packs.may_have(way.intermediate, way.codec):
+                for video, kept in self._packed_in(way, find, lasting):
+                    found[video] = (*found[video], *kept) if video in found else kept
         return found
+
+    def _packed_in(
+        self, way: Way, find: Callable[[str], Lies | None], lasting: Lasting
+    ) -> Iterator[tuple[str, tuple[Kept, ...]]]:
+        """Images of which pictures lie there in one way: tasks of other sizes have several of each image."""
+        wanted, raw, size, now = (np.zeros(len(lasting.videos), np.int64) for _ in range(4))
+        # Of one that is coming the most that it may take is known, and what its codec leaves of that.
+        packed = cache(partial(lasting.packed, way.codec))
+        for how, places in lasting.pictures(way):
+            keys = picture_keys([*map(lasting.videos.__getitem__, places.tolist())], how, way.codec)
+            there = [*map(find, keys)]
+            found = [each for each in there if each is not None]
+            lies = np.fromiter((each is not None for each in there), np.bool_, len(there))
+            bytes_of = lasting.raw_bytes(how, places)
+            wanted[places] += bytes_of
+            raw[places[lies]] += bytes_of[lies]
+            size[places[lies]] += np.array([packed(e.bytes) if e.is_coming else e.bytes for e in found], np.int64)
+            now[places[lies]] += np.array([not each.is_coming for each in found], np.int64)
+            self._found.update(each.pack for each in found)
+        kept_of = cache(partial(_kept, way))  # which images share
+        places = np.flatnonzero(raw)
+        of_images = (each[places].tolist() for each in (wanted, raw, size, now))
+        yield from zip(map(lasting.videos.__getitem__, places.tolist()), map(kept_of, *of_images), strict=True)
 
     def will_last(self, group_generation: int, keys: Iterable[str]) -> None:
         """Take note of objects that are chosen to last, and may be made later than it is looked for them."""
@@ -116,6 +133,15 @@ class Lying:
         return key in self._found or video_id not in self._looked or any(key in each for each in chosen)
 
 
-def _kept(lasting: Lasting, way: Way, size: int, is_coming: bool) -> tuple[Kept, ...]:
-    """A picture that is there, or will be: of that most that it may take is known, and what its codec leaves of it."""
-    return (Kept(way, lasting.packed(way.codec, size) if is_coming else size, made=True, is_coming=is_coming),)
+def _kept(way: Way, wanted: int, raw: int, size: int, now: int) -> tuple[Kept, ...]:
+    """What is known of the pictures of an image that a way keeps.
+
+    Args:
+        way: in which they are kept.
+        wanted: raw bytes of all of them.
+        raw: those of the ones that lie there, or will.
+        size: what these take in the store.
+        now: how many of these lie there.
+    """
+    share = raw / wanted
+    return (Kept(way, round(size / share), made=raw == wanted, share=share, is_coming=not now),)

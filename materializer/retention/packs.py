@@ -23,7 +23,7 @@ from viewcache.materializer.retention.intermediates import intermediate_rows
 from viewcache.materializer.retention.ways import ToCome
 from viewcache.materializer.scheduling.intermediate_work import Pack
 
-__all__ = ["LocatedPictures", "Packs", "Picture", "first_blocks"]
+__all__ = ["Lies", "LocatedPictures", "Packs", "Picture", "first_blocks"]
 
 Picture = tuple[str, Recipe]
 """Content key of an image, and how a picture of it is made."""

@@ -1,17 +1,21 @@
 """What was chosen for each video, as far as a task that is open has it: an owner may be open for years."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.materializer.retention.choice import Options
+from viewcache.materializer.retention.balance import times_of
+from viewcache.materializer.retention.choice import Options, WayChoice
 from viewcache.materializer.retention.horizon import Reached
 from viewcache.materializer.retention.options import Weighed
 from viewcache.materializer.retention.ways import Kept, Way
 
 __all__ = ["Settled", "SettledWays"]
+
+Rule = Callable[[Options, int], WayChoice]
+"""Chooses among ways, under a budget in bytes."""
 
 STAYS = 0.9
 """What is so much of the cost of what was chosen before is no reason to choose again: estimates are not better."""
@@ -30,36 +34,40 @@ class Settled:
 
     def seen_in(self, weighed: Weighed) -> Options:
         """What a rule is to choose among."""
-        options, ways = weighed.options, weighed.ways
-        columns: dict[Way, list[int]] = {}  # with and without its file a video has each way twice
-        for k, way in enumerate(ways):
-            columns.setdefault(way, []).append(k)
-        lasting = np.array([way.lasts for way in ways])
+        options, lasting = weighed.options, np.array([way.lasts for way in weighed.ways], np.bool_)
         cost_s = options.cost_s.copy()
         device_s = {name: each.copy() for name, each in options.device_s.items()}
-        stayed = [*map(self.ways.get, weighed.videos)]
-        there: list[tuple[Way, ...]] = [()] * len(stayed)
-        lying = map(weighed.lying.get, weighed.videos)
+        stays = self._stay(weighed)
         if self.later:
-            there = [tuple(each.way for each in lies or () if each.made) for lies in lying]
-        elif weighed.lying:  # what an earlier run chose is known by what lies there
-            stayed = [way or _begun(lies or ()) for way, lies in zip(stayed, lying, strict=True)]
-        alike: dict[tuple[int, ...], list[int]] = {}  # what stays, and what of it lies there → the videos
-        for video, lies in enumerate(there):
-            alike.setdefault((id(stayed[video]), *map(id, lies)), []).append(video)
-        for videos in alike.values():
-            stays_as = stayed[videos[0]]
-            if stays_as is None or stays_as not in columns:
-                continue
-            stays, rows = columns[stays_as], np.array(videos)[:, None]
-            if self.later:
-                built = lasting.copy()
-                built[[*stays, *(k for each in there[videos[0]] for k in columns[each])]] = False
-                cost_s[rows, np.flatnonzero(built)] = np.inf
-            # What ends with its generation is begun anew by each.
-            for each in (cost_s, *device_s.values()) if lasting[stays].any() else ():
-                each[rows, stays] *= STAYS
+            cost_s[lasting & ~stays & ~_made(weighed) & stays.any(axis=1, keepdims=True)] = np.inf
+        for each in (cost_s, *device_s.values()):  # what ends with its generation is begun anew by each
+            each[stays & lasting] *= STAYS
         return replace(options, cost_s=cost_s, device_s=device_s)
+
+    def choice(self, weighed: Weighed, rule: Rule, budget: int) -> WayChoice:
+        """What a rule chooses, or if that is no cheaper the choice with which all that lies there complete stays.
+
+        A rule takes the steps of all videos one after the other, and can come to what is dearer than what there is:
+        what is made costs next to nothing, so that `STAYS` of its cost holds little.
+        """
+        seen, options = self.seen_in(weighed), weighed.options
+        choice, video = rule(seen, budget), np.arange(len(options.cost_s))
+        there = np.where(np.isfinite(seen.cost_s), _made(weighed), False)
+        made: NDArray[np.bool_] = np.asarray(there.any(axis=1))
+        if there[video, choice.option][made].all():
+            return choice
+        stays = np.where(np.isfinite(seen.cost_s) & (there | ~made[:, None]), options.cost_s, np.inf)
+        held = rule(replace(options, cost_s=stays), budget)
+        found = [choice] if held.short_bytes else [held, choice]
+        return min(found, key=lambda each: times_of(options, each.option).seconds)
+
+    def _stay(self, weighed: Weighed) -> NDArray[np.bool_]:
+        """(V, ways) in which each video stays as it was."""
+        stayed = [*map(self.ways.get, weighed.videos)]
+        if weighed.lying and not self.later:  # what an earlier run chose is known by what lies there
+            lying = map(weighed.lying.get, weighed.videos)
+            stayed = [way or _begun(lies or ()) for way, lies in zip(stayed, lying, strict=True)]
+        return _marked(weighed, ((video, way) for video, way in enumerate(stayed) if way is not None))
 
     def stays_in(self, weighed: Weighed) -> NDArray[np.bool_]:
         """(V,) of which videos something was kept before, or lies in the store."""
@@ -104,6 +112,26 @@ class SettledWays:
         gone = {key for key in self._ways if not any(key in mine for mine in self._videos.values())}
         self._ways = {key: way for key, way in self._ways.items() if key not in gone}
         return gone
+
+
+def _made(weighed: Weighed) -> NDArray[np.bool_]:
+    """(V, ways) whose pictures all lie there."""
+    lying = enumerate(map(weighed.lying.get, weighed.videos)) if weighed.lying else ()
+    return _marked(weighed, ((video, each.way) for video, lies in lying if lies for each in lies if each.made))
+
+
+def _marked(weighed: Weighed, ways: Iterable[tuple[int, Way]]) -> NDArray[np.bool_]:
+    """(V, ways) which are among some, each given with the place of its video."""
+    alike: dict[int, tuple[Way, list[int]]] = {}  # by identity: there may be a million images, and hashing takes longer
+    for video, way in ways:
+        if (found := alike.get(id(way))) is None:
+            found = alike[id(way)] = (way, [])
+        found[1].append(video)
+    marked = np.zeros(weighed.options.cost_s.shape, np.bool_)
+    for way, videos in alike.values():
+        columns = [k for k, each in enumerate(weighed.ways) if each == way]  # with and without its file there are two
+        marked[np.array(videos)[:, None], columns] = True
+    return marked
 
 
 def _begun(lying: Sequence[Kept]) -> Way | None:

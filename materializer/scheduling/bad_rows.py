@@ -13,9 +13,12 @@ from viewcache.materializer.scheduling.rules import Wanted
 from viewcache.materializer.scheduling.running import by_work
 from viewcache.materializer.scheduling.work import RowState, Work
 
-__all__ = ["UNDECIDED_S", "BadClip", "BadRows", "Undecided"]
+__all__ = ["UNDECIDED_S", "BadClip", "BadRows", "Failure", "Undecided"]
 
 BadClip = Callable[[Work[str], list[int], str], ViewcacheError | None]
+
+Failure = Callable[[str], ViewcacheError]
+"""Makes an error of a message."""
 
 UNDECIDED_S = 0.02
 """How long the dispatcher waits before it asks again."""
@@ -36,11 +39,13 @@ class Undecided(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Case:
+    tried: float
+    """When it was begun to make them, of `time.monotonic`."""
     work: Work[str]
     keys: Mapping[int, str]
     """Row → key of what could not be made. The rows count as being made, so that nobody begins them anew."""
     why: str
-    failure: ViewcacheError | None
+    failure: Failure | None
     others: tuple[int, ...] = ()
     """Rows of the same block whose pictures are not to blame, and wait for those that are."""
     then: BadClip | None = None
@@ -62,17 +67,19 @@ class BadRows:
 
     def add(
         self,
+        tried: float,
         wanted: Mapping[str, list[Wanted[str]]],
         why: str,
-        failure: ViewcacheError | None = None,
+        failure: Failure | None = None,
         parts: Mapping[int, str] | None = None,
     ) -> None:
-        """Let the policies of the tasks decide; ``failure`` is what readers get if they give up.
+        """Let the policies of the tasks decide; ``failure`` is the kind of error that readers get if they give up.
 
         Args:
+            tried: when the job was begun, see `Board.fail`.
             wanted: key of what could not be made → the rows that need it.
             why: it could not.
-            failure: None = what the task says.
+            failure: None = the kind that the task says; its words are told in any case.
             parts: of a block, the places of the pictures that could not be made, and why each could not; the others
                 could. It is decided of all pictures of the image that the first of them is of, and of the next ones
                 when the block is made again: each may be another policy's case.
@@ -80,22 +87,22 @@ class BadRows:
         if parts is not None:
             for key, same in wanted.items():
                 for work, _ in by_work(same):
-                    self._add_parts(work, key, parts, why, failure)
+                    self._add_parts(tried, work, key, parts, why, failure)
             return
         # A reader may wait for some pictures of a block, and others of it are to blame.
         whole = {key: [(work, each) for work, row in same for each in work.beside(row)] for key, same in wanted.items()}
         key_of = {(id(work), row): key for key, same in whole.items() for work, row in same}
         for work, rows in by_work(each for same in whole.values() for each in same):
-            self._decide(_Case(work, {row: key_of[id(work), row] for row in rows}, why, failure))
+            self._decide(_Case(tried, work, {row: key_of[id(work), row] for row in rows}, why, failure))
 
     def _add_parts(
-        self, work: Work[str], key: str, parts: Container[int], why: str, failure: ViewcacheError | None
+        self, tried: float, work: Work[str], key: str, parts: Container[int], why: str, failure: Failure | None
     ) -> None:
         rows = work.rows_of(key)
         among = [row for row in rows if work.part_of(row) in parts]
         first = min(among, key=work.part_of, default=-1)
         bad = {row: key for row in among if work.file_key(row) == work.file_key(first)}
-        self._decide(_Case(work, bad, why, failure, tuple(row for row in rows if row not in bad)))
+        self._decide(_Case(tried, work, bad, why, failure, tuple(row for row in rows if row not in bad)))
 
     def ask_again(self) -> None:
         """Ask for what was not decided."""
@@ -122,4 +129,10 @@ class BadRows:
         rows += case.others
         self._board.mark(case.work, rows, RowState.PLANNED if error is None else RowState.FAILED)
         if error is not None:
-            self._board.fail(case.work, rows, case.failure or error)
+            told = case.failure(_both(case.why, error)) if case.failure else error
+            self._board.fail(case.work, rows, told, tried=case.tried)
+
+
+def _both(why: str, error: ViewcacheError) -> str:
+    """Why something could not be made, and why the policy gave up; mostly an error's message begins with the former."""
+    return str(error) if why in str(error) else f"{why}; {error}"

@@ -3,6 +3,7 @@
 Readers wait here until their objects are there or it turns out that they never will be.
 """
 
+import math
 import threading
 import time
 from collections import Counter
@@ -89,7 +90,7 @@ class Board(State[str]):
         cancelled = cancelled or threading.Event()
         with self.changed:
             self._check_open()
-            waiting = Demand(work, rows)
+            waiting = Demand(work, rows, begun)
             missed = self._missing(waiting)
             copies = self._held(waiting)
             if copies is not None:  # also where nothing more can be made
@@ -231,12 +232,20 @@ class Board(State[str]):
             if self.demands:
                 self.changed.notify_all()
 
-    def fail(self, work: Work[str], rows: list[int], error: ViewcacheError) -> None:
-        """Give an error to the readers that wait for any of the rows."""
+    def fail(self, work: Work[str], rows: list[int], error: ViewcacheError, *, tried: float = math.inf) -> None:
+        """Give an error to the readers that wait for any of the rows.
+
+        Args:
+            work: whose rows.
+            rows: which.
+            error: why they cannot be had.
+            tried: when it began what has failed, of `time.monotonic`. Who has asked since is no part of that: the file
+                may have been restored before they asked. It is tried again for them.
+        """
         failed = set(rows)
         with self.changed:
             for waiting in self.demands:
-                if waiting.work is work and failed.intersection(waiting.rows):
+                if waiting.work is work and waiting.begun <= tried and failed.intersection(waiting.rows):
                     waiting.error = error
             self.changed.notify_all()
 

@@ -402,10 +402,10 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
             self.evictor.damaged(copy)
         for key, why, failure in report.failures():
-            self._bad.add({key: self._take(running, key)}, why, failure, report.bad_parts.get(key))
+            self._bad.add(running.given, {key: self._take(running, key)}, why, failure, report.bad_parts.get(key))
         self._ledger.errors.shortfalls(report.silenced, report.unpacked, report.untracked)
         if report.error_kind == BadVideo.kind:
-            self._bad.add({key: self._take(running, key) for key in list(running.wanted)}, report.error)
+            self._bad.add(running.given, {key: self._take(running, key) for key in list(running.wanted)}, report.error)
         elif report.error and running.passages:
             self.passing.failed(report.error)
         else:
@@ -413,7 +413,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
                 _log.error("job failed: %s", error, extra={"action": "job_failed"})
                 for work, rows in waiting:
                     self._ledger.errors.error(work.task_id, len(rows), error)
-                    self._board.fail(work, rows, error)
+                    self._board.fail(work, rows, error, tried=running.given)
         self._end(running, full=bool(report.broken or (report.error and not running.passages)))
 
     def _take(self, running: Running, key: str) -> list[Wanted[str]]:
@@ -430,10 +430,10 @@ class Dispatcher(Driver[str, Reservation | Passage]):
         if not running.wanted:
             self._deaths.over(running.job)
         elif blame is not None:
-            failed, failure = [key for key in blame.whole if key in running.wanted], WorkerDied(blame.why)
-            self._bad.add({key: self._take(running, key) for key in failed}, blame.why, failure)
+            failed = [key for key in blame.whole if key in running.wanted]
+            self._bad.add(running.given, {key: self._take(running, key) for key in failed}, blame.why, WorkerDied)
             for key, parts in blame.parts.items():
-                self._bad.add({key: self._take(running, key)}, blame.why, failure, parts)
+                self._bad.add(running.given, {key: self._take(running, key)}, blame.why, WorkerDied, parts)
         self._end(running, full=False)
 
     def _salvage(self, running: Running) -> None:

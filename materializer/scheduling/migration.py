@@ -11,9 +11,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from viewcache.errors import ChunkDamaged, Full, StoreUnreachable, ViewcacheError
@@ -180,10 +180,13 @@ class Mover:
         wait(running)
 
     def _begin_some(self, running: set[Future[None]]) -> bool:
-        """Begin what is moved next, beside what is ``running``, and trim; whether anything was trimmed."""
+        """Begin what is moved next, beside what is ``running``, and trim, or catch up; whether anything was trimmed."""
         started, counted = self._start(AT_ONCE - len(running)), self._tiers.local.is_counted()
         running.update(self._movers.submit(self._move, move) for move in started)
-        return counted and self._trim is not None and self._trim.some()
+        trimmed = counted and self._trim is not None and self._trim.some()
+        if not running and not trimmed:
+            self._tiers.delete_some()
+        return trimmed
 
     def _start(self, room: int) -> list[_Move]:
         """What is moved next: up before down, the soonest needed first."""
@@ -331,7 +334,7 @@ class Mover:
         if remote is None and time.monotonic() < self._rests_until:
             return
         near, asked_at = set(self._near()), time.monotonic()
-        candidates = self._ledger.candidates(LOCAL, need, self._evictor.protected() | near)
+        candidates = self._candidates(LOCAL, need, near)
         if all(wanted for _, wanted in candidates):
             # Each batch that is read wakes the mover, and in a full tier all may be wanted for hundreds of epochs.
             answered_at = time.monotonic()
@@ -353,11 +356,21 @@ class Mover:
         push each other out, and be made again, for ever.
         """
         share = max(size, int(remote.budget_bytes * (self._watermarks.high - self._watermarks.low)))
-        candidates = self._ledger.candidates(REMOTE, share, self._evictor.protected())
-        self._evictor.give_up([copy for copy, wanted in candidates if not wanted])
+        self._evictor.give_up([copy for copy, wanted in self._candidates(REMOTE, share) if not wanted])
+
+    def _candidates(self, tier: str, need: int, near: Set[str] = frozenset()) -> list[tuple[Copy, bool]]:
+        """What may leave a tier, see `Ledger.candidates`, and whether it is wanted: by a use, or as it was just made.
+
+        Who makes epochs ahead may name clips that were read before: were these given up, they would be made again at
+        once.
+        """
+        found = self._ledger.candidates(tier, need, self._evictor.protected() | near)
+        return [(copy, wanted or self._evictor.next_due_in_s(copy.key) is not None) for copy, wanted in found]
 
     def _is_busy(self, key: str, tier: str) -> bool:
         """Whether a copy is on its way to a tier, or one that left it is about to be deleted there."""
+        if tier == REMOTE and self._tiers.is_to_leave(key):
+            return True
         return self._moves.is_under_way(key, tier) or self._ledger.is_leaving(key, tier)
 
     def _lower(self, key: str) -> Copy | None:
@@ -383,7 +396,13 @@ class Mover:
             source = self._tiers[copy.tier]
             with move.reservation:
                 where = source, copy.stored, target, codec, copy.key
-                written = copy_object(*where, durable=self._durable, choose=choose)
+                try:
+                    written = copy_object(*where, durable=self._durable, choose=choose)
+                except StoreUnreachable:
+                    if target.name == REMOTE:  # the answer may be what was lost: then it lies there
+                        move.reservation.commit(_bound(copy))
+                        self._tiers.delete_later(replace(copy, bytes=_bound(copy), tier=REMOTE))
+                    raise
                 move.reservation.commit(self._ledger.uncounted(copy.key, target.name, written))
             stored = Made(copy.key, written, {}).stored
             self._ledger.add(Copy(copy.object_id, copy.key, stored, written.bytes, target.name), written)

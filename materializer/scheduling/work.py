@@ -4,6 +4,7 @@ An object's state follows from where it is: it lies in the store, a job makes it
 which is put right when its turn comes, so that a plan of a million rows need not be told of every object.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -241,6 +242,8 @@ class Demand(Generic[Key]):
 
     work: Work[Key]
     rows: list[int]
+    begun: float = field(default_factory=time.monotonic)
+    """When it asked, of `time.monotonic`."""
     error: ViewcacheError | None = None
     """Why it will not get them."""
     arrivals: list[Arrival] = field(default_factory=list)

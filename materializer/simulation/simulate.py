@@ -5,7 +5,7 @@ objects in the store a run is O((u + o) log b), decisions of what is kept apart 
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heappop, heappush
@@ -342,7 +342,6 @@ class _Run:
         stays = {video: each for video, each in old.items() if decision.ways.get(video) == each.needs.way}
         fresh = {needs.video: self._intermediate(needs, readings) for needs in decision.intermediates}
         for video, intermediate in fresh.items():
-            intermediate.chosen = True
             known = self._work.intermediates_of.setdefault(video, [])
             if intermediate not in known:
                 known.append(intermediate)
@@ -365,11 +364,11 @@ class _Run:
         self._decided[generation] = place, order, intermediates
 
     def _choose_intermediates(
-        self, before: Iterable[SimulatedIntermediate], now: Iterable[SimulatedIntermediate]
+        self, before: Iterable[SimulatedIntermediate], now: Sequence[SimulatedIntermediate]
     ) -> None:
         stays = set(map(id, now))
         elsewhere = {id(each) for _, order, _ in self._decided.values() for each in order if each.needs.way.lasts}
-        for intermediate in before:
+        for intermediate in (*before, *now):  # of these some were kept only by a generation that is over
             intermediate.chosen = id(intermediate) in stays or id(intermediate) in elsewhere
             if intermediate in self._store.ready:
                 self._store.note(intermediate)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from viewcache.catalog.records import CopyRow, IoSampleRow
-from viewcache.errors import Broken
+from viewcache.errors import Broken, CatalogBusy
 from viewcache.materializer.storage.error_events import ErrorEvents
 from viewcache.materializer.storage.eviction import Eviction, Victim
 from viewcache.materializer.storage.leases import Leases
@@ -406,7 +406,7 @@ class Ledger:
         behind = False
         try:
             self._catalog.flush()
-        except Broken as failure:  # most likely its disk is full, and the store's may be another one
+        except (Broken, CatalogBusy) as failure:  # most likely its disk is full, and the store's may be another one
             _log.warning("evicting by what the catalog has: %s", failure, extra={"action": "evict_behind"})
             behind = True
         kept = self.spared(tier, protected)

@@ -234,7 +234,8 @@ class Recovery:
         found = self.result
         if found.adopted or found.deleted or found.forgotten:
             _log.warning(
-                "the last run did not end cleanly: %d objects adopted, %d of them not known, %d forgotten, %d deleted",
+                "tier %s was looked through: %d objects adopted, %d of them not known, %d forgotten, %d deleted",
+                self._tier.name,
                 found.adopted,
                 found.unknown,
                 found.forgotten,

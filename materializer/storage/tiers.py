@@ -25,6 +25,9 @@ __all__ = ["Loaded", "Slots", "Tiers", "load_samples"]
 
 _log = logging.getLogger("viewcache.tiers")
 
+AT_ONCE = 64
+"""Of what could not be deleted, so many are tried again between two looks at what else there is to do."""
+
 RETRY_S = 30.0
 """How long a tier that could not be reached is passed over."""
 
@@ -61,6 +64,8 @@ class Tiers:
         """One batch may lie in several tiers, of which the slow ones are waited for together."""
         self.orphans = False
         """Something lies in a tier that the catalog has forgotten, since the tier could not be reached."""
+        self._later: dict[str, Copy] = {}
+        """By key, what is to be deleted from the remote tier when it answers again; it counts until then."""
 
     @property
     def memory(self) -> MemoryHandle | None:
@@ -166,22 +171,50 @@ class Tiers:
         self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S)
 
     def delete(self, copy: Copy) -> None:
-        """Delete a copy that the ledger has forgotten; one that cannot be deleted is found at a later start."""
+        """Delete a copy that the ledger has forgotten, or later, if its tier does not answer; see `delete_some`."""
         if copy.tier == PASSING and self.passing is not None:
             self.passing.delete(copy.stored)
             return
         failed = True
         try:
-            self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
-            failed = False
-        except Broken as error:
-            self.orphans = True
-            if isinstance(error, StoreUnreachable):
-                self.mark_unreachable(copy.tier, error)
+            if not self._ledger.is_reachable(copy.tier):  # each would wait for as long as the first one did
+                self.delete_later(copy)
+                failed = False
             else:
-                _log.warning("what was to leave stays for now: %s", error, extra={"action": "delete_failed"})
+                failed = not self._deleted(copy)
         finally:
             self._ledger.deleted(copy, failed=failed)
+
+    def _deleted(self, copy: Copy) -> bool:
+        """Delete a copy, now or later; False if it stays, and is found at a later start."""
+        try:
+            self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
+        except StoreUnreachable as error:
+            self.mark_unreachable(copy.tier, error)
+            self.delete_later(copy)
+        except Broken as error:
+            self.orphans = True
+            _log.warning("what was to leave stays for now: %s", error, extra={"action": "delete_failed"})
+            return False
+        return True
+
+    def delete_later(self, copy: Copy) -> None:
+        """Have what lies in the remote tier, or may lie there, deleted when that answers; it counts until then."""
+        self.orphans = True  # if there is no later: the next start looks at all that lies there
+        self._later[copy.key] = copy
+
+    def is_to_leave(self, key: str) -> bool:
+        """Whether an object is yet to be deleted from the remote tier: what is written there now would go with it."""
+        return key in self._later
+
+    def delete_some(self) -> None:
+        """Delete what could not be deleted before, as far as the tier answers; one thread does, which also writes."""
+        for key, copy in list(self._later.items())[:AT_ONCE]:
+            if not self._ledger.is_reachable(copy.tier):
+                return
+            del self._later[key]
+            if self._ledger.find(key, copy.tier) is None:  # else it was found there, and is of use
+                self._ledger.deleted(copy, failed=not self._deleted(copy))
 
     def close(self) -> None:
         """Let go of memory, connections and threads."""

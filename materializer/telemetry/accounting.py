@@ -1,6 +1,7 @@
 """Writes into the catalog what a cache takes of cores and energy, seldom: `kill -9` loses what was not written yet.
 
-Who looks from another process sees it as of now: it is also written before a snapshot.
+It is also written before a snapshot, so who looks from another process sees it as of then; on PostgreSQL, which has no
+snapshots, it is up to `WRITE_S` old.
 
 So it does with what a batch takes beside what is kept, which tells those who predict what epochs cost.
 """

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from viewcache.errors import BadInput
+from viewcache.errors import BadInput, is_unforeseen
 from viewcache.materializer.clock import Lap
 
 __all__ = ["MOST_BYTES", "TraceFile", "older"]
@@ -148,7 +148,9 @@ class TraceFile:
             with self._news:
                 self.failure = f"{type(error).__name__}: {error}"
                 self._queue = []
-            _log.warning("the trace %s ends here: %s", self.path, error, extra={"action": "trace_failed"})
+            unforeseen = is_unforeseen(error)
+            text = "the trace %s ends here: %s"
+            _log.warning(text, self.path, error, exc_info=unforeseen, extra={"action": "trace_failed"})
             os.close(self._file)
 
     def _open(self) -> None:

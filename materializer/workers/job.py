@@ -6,6 +6,7 @@ twice is harmless: an object's name is its recipe's hash.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -280,16 +281,16 @@ class Report:
             yield video_key, self.scanned
         yield from self.contradicted
 
-    def failures(self) -> Iterator[tuple[str, str, ViewcacheError | None]]:
-        """Keys that cannot be made, why, and what their readers are told instead of that the video is bad."""
+    def failures(self) -> Iterator[tuple[str, str, Callable[[str], ViewcacheError] | None]]:
+        """Keys that cannot be made, why, and the error that their readers get instead of that the video is bad."""
+        of_op = partial(OpWorkerFailed, of_clip=True)
         for key, why in self.failed.items():
             yield key, why, None
         for key, parts in self.bad_parts.items():
-            why = parts[min(parts)]
-            yield key, why, OpWorkerFailed(why, of_clip=True) if key in self.failed_by_ops else None
+            yield key, parts[min(parts)], of_op if key in self.failed_by_ops else None
         for key, why in self.failed_by_ops.items():
             if key not in self.bad_parts:
-                yield key, why, OpWorkerFailed(why, of_clip=True)
+                yield key, why, of_op
 
     @property
     def failure(self) -> Broken:

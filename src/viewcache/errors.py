@@ -76,6 +76,7 @@ __all__ = [
     "ViewcacheError",
     "WorkerDied",
     "WrongProcess",
+    "is_unforeseen",
 ]
 
 URL_EXTRAS = {
@@ -393,3 +394,8 @@ class WrongProcess(Misuse):
     """A handle was used in a forked child; database and store handles do not survive a fork."""
 
     kind = "wrong_process"
+
+
+def is_unforeseen(error: BaseException) -> bool:
+    """Whether a log needs the traceback: the words of our errors and of the system's, a full disk say, are enough."""
+    return not isinstance(error, ViewcacheError | OSError)

@@ -1,12 +1,14 @@
 """Small values and plans for catalog tests."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import CopyRow, GenerationRow, PlanTables, TaskRow, VideoRow
+from viewcache.catalog.snapshot import lock_or_snapshot
 
 SAMPLES = 2
 """Clips of one video in one epoch."""
@@ -102,6 +104,13 @@ def select(catalog: Catalog, sql: str) -> list[tuple[object, ...]]:
     snapshot = catalog.publish_snapshot()
     with duckdb.connect(str(snapshot), read_only=True, config={"threads": "1"}) as connection:
         return connection.execute(sql).fetchall()
+
+
+def read_snapshot(folder: Path, wait_s: float = 10.0) -> Path:
+    """What the owner of a catalog publishes for somebody who asks now."""
+    found = lock_or_snapshot(folder, wait_s)
+    assert isinstance(found, Path), "nobody owns it"
+    return found
 
 
 def execute(url: str, sql: str) -> list[tuple[object, ...]]:

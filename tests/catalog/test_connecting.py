@@ -10,6 +10,7 @@ from tests.catalog.conftest import database_url
 from tests.cli.site import Site, encode_clips, make_site
 from tests.faults.postgres import Server, own_server
 from viewcache.catalog import Catalog, run_query
+from viewcache.catalog.connecting import connect
 from viewcache.errors import BadInput, CatalogBusy, ViewcacheError
 
 CASES = {
@@ -62,3 +63,20 @@ def test_a_refusal_says_what_to_do(
     site.edit("  budget", f"  catalog: {url}\n  budget")
     plan = site.json("plan", str(site.config))
     assert "`viewcache run` would refuse this" in json.dumps(plan)
+
+
+def test_a_host_that_vanishes_is_given_up_soon(asking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within half a minute, not after the minutes of client library and kernel; what a user says of it holds."""
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    url = named(asking, "me@")
+
+    def times(url: str) -> list[str | None]:
+        with connect(url) as connection:
+            given = connection.info.get_parameters()
+        return [given.get(name) for name in ("connect_timeout", "tcp_user_timeout", "keepalives_idle")]
+
+    assert times(url) == ["10", "25000", "10"]
+    mark = "&" if "?" in url else "?"
+    assert times(f"{url}{mark}connect_timeout=3&keepalives_idle=60") == ["3", "25000", "60"]
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "7")
+    assert times(url) == ["7", "25000", "10"]

@@ -1,5 +1,6 @@
 """The catalog's verbs, on DuckDB and on PostgreSQL."""
 
+import time
 from dataclasses import replace
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from viewcache.catalog.records import (
     EventRow,
     GenerationRow,
     IoSampleRow,
+    ObjectKind,
+    ObjectRow,
     PlanTables,
     ProgressRow,
     SubstitutionRow,
@@ -22,6 +25,9 @@ from viewcache.catalog.records import (
     TierRow,
     VideoColumnRow,
 )
+from viewcache.catalog.rows import object_table
+
+MANY = 30_000
 
 
 def test_a_dataset_keeps_its_id(catalog: Catalog) -> None:
@@ -333,6 +339,51 @@ def test_a_forgotten_task_leaves_its_name_free(catalog: Catalog) -> None:
     assert select(catalog, "select count(*) from uses") == [(0,)]
     with pytest.raises(errors.NotFound, match="'absent'"):
         catalog.forget_task("absent")
+
+
+def test_a_forgotten_task_leaves_no_objects_that_were_only_planned(catalog: Catalog) -> None:
+    """What lies in the store, was evicted or failed stays, and what another task reads, with what it is made from."""
+    row, ids = registered(catalog)
+    given = plan(catalog, row, ids)
+    catalog.record_plan(given)
+    made, evicted, failed, shared = given.uses["object_id"].to_pylist()[:4]
+    catalog.mark_ready([copy(made), copy(evicted)])
+    catalog.flush()
+    catalog.mark_gone([evicted], "missing", tier="local")
+    catalog.add_events([EventRow("error", object_id=failed, detail="no such frame")])
+    other, _ = registered(catalog, name="other")
+    read = pa.Table.from_pylist([given.uses.to_pylist()[3] | {"task_id": other.task_id}], schemas.USE)
+    generation = replace(given.generation, task_id=other.task_id)
+    catalog.record_plan(PlanTables(generation, given.objects.slice(0, 0), given.edges.slice(0, 0), read))
+    catalog.record_objects(object_table([ObjectRow(99, "99", ObjectKind.FRAMES, ids[0], 0, 10, 0.5, False, "10")]))
+
+    catalog.forget_task("train")
+    parents = {edge["child_id"]: edge["parent_id"] for edge in given.edges.to_pylist()}
+    stays = {each: parents[each] for each in (made, evicted, failed, shared)}
+    there = {each for (each,) in select(catalog, "select object_id from objects")}
+    assert there == {*stays, *stays.values(), 99}
+    left = catalog.load_plan(other.task_id, 0)
+    assert left is not None
+    assert {*left.objects["object_id"].to_pylist()} == {shared, stays[shared]}
+    catalog.forget_task("other")
+    assert {each for (each,) in select(catalog, "select object_id from objects")} < there
+
+
+def test_a_task_of_many_objects_is_forgotten_soon(catalog: Catalog) -> None:
+    """One look through what stays for all of them together, not one for each: that took minutes on PostgreSQL."""
+    for name in ("train", "other"):
+        row, ids = registered(catalog, name=name)
+        given = plan(catalog, row, ids)
+        first, example = catalog.next_object_id(MANY), given.objects.to_pylist()[-1]
+        many = [example | {"object_id": first + k, "key": f"{first + k:032x}"} for k in range(MANY)]
+        made = [{"parent_id": first + k, "child_id": first + k + 1, "op": "", "cost_s": 0.0} for k in range(0, MANY, 2)]
+        objects = pa.concat_tables([given.objects, pa.Table.from_pylist(many, schemas.OBJECT)])
+        edges = pa.concat_tables([given.edges, pa.Table.from_pylist(made, schemas.EDGE)])
+        catalog.record_plan(replace(given, objects=objects, edges=edges))
+    begun = time.monotonic()
+    catalog.forget_task("train")
+    assert time.monotonic() - begun < 8
+    assert select(catalog, "select count(*) from objects") == [(len(objects),)]
 
 
 def test_uses_may_come_in_any_order(catalog: Catalog) -> None:

@@ -13,13 +13,16 @@ from types import SimpleNamespace
 import duckdb
 import pytest
 
-from tests.catalog.samples import plan, registered
+from tests.catalog.samples import plan, read_snapshot, registered
 from tests.scheduling.harness import until
 from viewcache import errors
-from viewcache.catalog import Catalog, read_snapshot, snapshot
+from viewcache.api.queries.ask import copy_catalog
+from viewcache.catalog import Catalog, run_query, snapshot
 from viewcache.catalog.duck import DuckEngine
 from viewcache.catalog.files import CatalogFiles
+from viewcache.catalog.lock import OwnerLock
 from viewcache.catalog.opening import open_catalog
+from viewcache.catalog.pending import Pending
 from viewcache.catalog.records import EventRow
 
 VIDEOS = 3000
@@ -212,6 +215,31 @@ def test_what_is_noted_before_a_snapshot_is_in_it(folder: Path, caplog: pytest.L
     assert "a snapshot lacks what was to be noted before: no counter" in caplog.text
 
 
+@pytest.mark.logs_a_traceback
+@pytest.mark.parametrize("place", ["before", "checkpoint", "commit"])
+def test_a_mistake_of_ours_is_logged_with_its_traceback(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The words of an error that nobody expects would not say where it was."""
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError(place)
+
+    def is_told() -> bool:
+        return any(each.exc_info and each.exc_info[0] is ZeroDivisionError for each in caplog.records)
+
+    with Catalog.open(folder) as catalog, monkeypatch.context() as patch:
+        if place == "before":
+            catalog.before_snapshots(fails)
+        elif place == "checkpoint":
+            patch.setattr(DuckEngine, "checkpoint", fails)
+        else:
+            patch.setattr(Pending, "write", fails)
+            catalog.add_events([EventRow("hit", count=1, at_s=1.0)])
+        CatalogFiles(folder).request.touch()
+        until(is_told, "the traceback", lambda: caplog.text)
+
+
 def test_a_snapshot_that_cannot_be_made_is_told_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks an owner whose disk is full learns that, and where, each time; once there is room it has a snapshot."""
     full = broken_copy(folder, monkeypatch)
@@ -257,3 +285,41 @@ def test_other_reasons_keep_their_kind(folder: Path, monkeypatch: pytest.MonkeyP
             expected = errors.Timeout if isinstance(error, errors.Timeout) else errors.Broken
             with pytest.raises(expected, match=str(error)):
                 read_snapshot(folder, 60.0)
+
+
+def test_asking_an_owner_that_closes_just_then(folder: Path) -> None:
+    """Who asked is neither refused nor left to wait: once the owner has gone, the file itself answers."""
+    begun = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        with Catalog.open(folder) as catalog:
+
+            def note() -> None:
+                begun.set()
+                while True:  # until the catalog is closed
+                    catalog.flush()
+
+            catalog.before_snapshots(note)
+            catalog.add_events([EventRow("hit", count=1)])
+            asked = pool.submit(run_query, folder, 'select "count" from events', wait_s=60.0)
+            assert begun.wait(60)
+        assert asked.result().source == "file"
+        assert asked.result().table()["count"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["query", "copy"])
+def test_an_owner_that_goes_without_an_answer(folder: Path, tmp_path: Path, *, copied: bool) -> None:
+    """The file itself is read as soon as the owner has let go, long before the wait would end in vain."""
+    (into := tmp_path / "copy").mkdir()
+
+    def ask() -> str:
+        if copied:
+            assert copy_catalog(str(folder), into)
+            return run_query(into, "select 1").source
+        return run_query(folder, "select 1", wait_s=60.0).source
+
+    with OwnerLock(CatalogFiles(folder).lock, exclusive=True) as lock, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask)
+        until(CatalogFiles(folder).request.exists, "the question")
+        lock.release()
+        assert asked.result() == "file"
+    assert not CatalogFiles(folder).snapshot.exists()

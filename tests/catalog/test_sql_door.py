@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,8 +18,9 @@ import pytest
 from tests.catalog.conftest import database_url
 from tests.catalog.samples import copy, execute, plan, registered
 from viewcache import errors
-from viewcache.catalog import Catalog, QueryLimits, read_snapshot, readonly, run_queries, run_query, snapshot
+from viewcache.catalog import Catalog, QueryLimits, readonly, run_queries, run_query, snapshot
 from viewcache.catalog.files import CatalogFiles
+from viewcache.catalog.lock import OwnerLock
 
 COUNT = "select kind, state, count(*) as n, sum(bytes) as bytes from objects group by all order by all"
 
@@ -161,15 +164,15 @@ def test_a_young_snapshot_answers_again(filled: Path, monkeypatch: pytest.Monkey
 
 def test_nobody_answers(filled: Path) -> None:
     """An owner that hangs is a Timeout, not a hang."""
-    with pytest.raises(errors.Timeout, match="does its owner still run"):
-        read_snapshot(filled, wait_s=0.05)
+    hangs = OwnerLock(CatalogFiles(filled).lock, exclusive=True)
+    with hangs, pytest.raises(errors.Timeout, match="does its owner still run"):
+        run_query(filled, "select 1", wait_s=0.05)
 
 
 def test_no_catalog(tmp_path: Path) -> None:
     """The folder is named."""
-    for ask in (read_snapshot, lambda folder: run_query(folder, "select 1")):
-        with pytest.raises(errors.NotFound, match=str(tmp_path)):
-            ask(tmp_path)
+    with pytest.raises(errors.NotFound, match=str(tmp_path)):
+        run_query(tmp_path, "select 1")
 
 
 def test_a_query_does_not_keep_an_owner_out(filled: Path) -> None:
@@ -337,6 +340,25 @@ def test_hostile_sql_on_postgresql_is_refused(reader: str, sql: str) -> None:
     assert run_query(reader, "select count(*) as n from objects").table()["n"].to_pylist() == [20]
 
 
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("update task set name = 'x'", "this is UPDATE; the catalog can be read only: send one SELECT"),
+        (" \n drop table object;", "this is DROP; .*send one SELECT"),
+        ("explain (analyze) delete from object", "this is EXPLAIN with options; "),
+        ("select 1,\n  from from object", r'at or near "from"\nLINE 2:   from from object\n {10}\^'),
+        ("select 1\n" + ", 1\n" * 7 + ", , 1 from object", r'\nLINE 9:  , , 1 from object\n {11}\^'),
+        ("select $task ! from object", r'\nLINE 1: select \$1 ! from'),
+        ("explain select nothing from object", r'\nLINE 1: explain select nothing from object\n'),
+    ],
+)  # fmt: skip
+def test_a_refusal_on_postgresql_shows_the_query_alone(reader: str, sql: str, words: str) -> None:
+    """Not the cursor that it is put into; what is no SELECT is told as on DuckDB."""
+    with pytest.raises(errors.QueryRefused, match=f"(?s){words}") as refused:
+        run_queries(reader, ["select 1", sql], parameters={"task": 1} if "$task" in sql else None)
+    assert "declare" not in str(refused.value)
+
+
 def test_the_owners_sessions_cannot_be_ended(reader: str) -> None:
     """Whoever may ask as the owner's role could end the owner's sessions, in a read-only transaction too."""
     import psycopg
@@ -352,6 +374,46 @@ def test_a_superuser_is_refused(empty_database: str) -> None:
     """No transaction mode binds a superuser, so the door asks for another role."""
     with pytest.raises(errors.QueryRefused, match="superuser"):
         run_query(empty_database, "select 1")
+
+
+def _of_release(where: str, revision: str) -> None:
+    sql = f"update alembic_version set version_num = '{revision}'"
+    if where.startswith("postgresql"):
+        execute(where, sql)
+    else:
+        with duckdb.connect(str(CatalogFiles(Path(where)).database)) as connection:
+            connection.execute(sql)
+
+
+@pytest.mark.parametrize("database", ["filled", "reader"])
+@pytest.mark.parametrize(("revision", "cure"), [("0013", "run `viewcache db upgrade`"), ("9999", "upgrade viewcache")])
+def test_a_name_that_another_release_has_not_is_its_revision(
+    request: pytest.FixtureRequest, database: str, revision: str, cure: str
+) -> None:
+    """What a catalog of another release has is answered; for what it has not its revision is told, with the cure."""
+    where = str(request.getfixturevalue(database))
+    missing = ["select nothing from objects", "select * from nothing", "select nothing.epoch from objects o"]
+    for sql in missing:
+        with pytest.raises(errors.QueryRefused):
+            run_query(where, sql)
+    _of_release(where.replace("looker:@", "postgres:@", 1), revision)
+    assert run_query(where, "select count(*) as n from objects").table()["n"].to_pylist() == [20]
+    place = "of the PostgreSQL database" if database == "reader" else where
+    for sql in missing:
+        with pytest.raises(errors.CatalogVersion, match=re.escape(f"catalog {place} ") + f".*{cure}"):
+            run_queries(where, ["select 1", sql])
+    for sql in ("selec 1", "select 1 / 'a'::int"):
+        with pytest.raises(errors.QueryRefused):
+            run_query(where, sql)
+
+
+def test_who_may_not_see_the_revision_is_told_of_the_name(reader: str) -> None:
+    """A role that has rights on the public relations alone is told what PostgreSQL said."""
+    postgres = reader.replace("looker:@", "postgres:@", 1)
+    _of_release(postgres, "0013")
+    execute(postgres, "revoke select on alembic_version from looker")
+    with pytest.raises(errors.QueryRefused, match="nothing"):
+        run_query(reader, "select nothing from objects")
 
 
 def test_snapshots_of_postgresql_do_not_exist(empty_database: str) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from tests import forked
 from tests.catalog.samples import copy, draws, execute, plan, registered, select
+from tests.scheduling.harness import until
 from viewcache import errors
 from viewcache.catalog import Catalog
 from viewcache.catalog.engine import Session
@@ -322,11 +323,15 @@ def test_the_reserve_is_freed_first(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert layout.reserve.exists()
 
 
+@pytest.mark.parametrize("away", [0, 2])
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_lost_database_is_looked_up(
-    database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool
+    database: Opened, catalog: Catalog, monkeypatch: pytest.MonkeyPatch, committed: bool, away: int
 ) -> None:
-    """When a commit fails with the outcome unknown, sums are added once: neither lost nor doubled."""
+    """When a commit fails with the outcome unknown, sums are added once: neither lost nor doubled.
+
+    Also where the database is away for longer than it is waited for, so that what was to be added waits.
+    """
     engine = database.engine
     transaction = engine.transaction
     failures = iter([True])
@@ -347,10 +352,24 @@ def test_a_lost_database_is_looked_up(
                 engine.lost = True
                 raise errors.CatalogDamaged("lost")
 
+    reopen, refusals = engine.reopen, iter([True] * away)
+
+    def reopen_later() -> None:
+        if next(refusals, False):
+            engine.close()  # as far as a real one gets that fails
+            raise errors.CatalogBusy("nobody answers")
+        reopen()
+
     monkeypatch.setattr(engine, "transaction", Losing)
+    monkeypatch.setattr(engine, "reopen", reopen_later)
     catalog.add_io_samples([IoSampleRow("decode", 1, "h264", "source", 1, 0.5, 10)])
+    if away:
+        with pytest.raises(errors.CatalogBusy):
+            catalog.flush()
+        until(lambda: not engine.lost, "it is there again")
+        catalog.add_io_samples([IoSampleRow("decode", 1, "h264", "source", 1, 0.5, 10)])
     catalog.flush()
-    assert select(catalog, "select n from io_samples") == [(1,)]
+    assert select(catalog, "select n from io_samples") == [(2 if away else 1,)]
     assert not engine.lost
 
 

@@ -125,6 +125,9 @@ def test_without_json_wrong_arguments_are_words(capsys: pytest.CaptureFixture[st
         (["sql", "--rows=5", "a.yaml", "--js", "select 1"], {"where": "a.yaml", "query": "select 1", "json": True}),
         (["sql", "a.yaml", "--rows", "5", "--", "--x"], {"where": "a.yaml", "query": "--x", "rows": 5}),
         (["sql", "--", "a.yaml", "--x"], {"where": "a.yaml", "query": "--x"}),
+        (["sql", "a.yaml", "--rows", "5", "--", "--"], {"where": "a.yaml", "query": "--", "rows": 5}),
+        (["sql", "--", "a.yaml", "--"], {"where": "a.yaml", "query": "--"}),
+        (["plan", "--json", "a.yaml", "--", "--json", "--"], {"config": ["a.yaml", "--json", "--"], "json": True}),
         (["sql", "--rows", "5", "select 1"], {"where": None, "query": "select 1", "rows": 5}),
         (["mount", "a.yaml", "--job", "x", "views"], {"config": ["a.yaml"], "folder": "views", "job": "x"}),
         (["plan", "a.yaml", "--json", "b.yaml"], {"config": ["a.yaml", "b.yaml"], "json": True}),
@@ -137,17 +140,24 @@ def test_options_stand_anywhere(arguments: list[str], wanted: dict[str, object])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "unknown"),
+    ("arguments", "unknown", "command"),
     [
-        (["sql", "a.yaml", "--rows", "5", "select 1", "--what"], "--what"),
-        (["sql", "a.yaml", "--rows", "5", "b", "c"], "c"),
-        (["db", "upgrade", "a.yaml", "--dry-run", "b.yaml"], "b.yaml"),
+        (["sql", "a.yaml", "--rows", "5", "select 1", "--what"], "--what", "viewcache sql"),
+        (["sql", "a.yaml", "--rows", "5", "b", "c"], "c", "viewcache sql"),
+        (["sql", "a.yaml", "--", "b", "--json"], "--json", "viewcache sql"),
+        (["db", "upgrade", "a.yaml", "--dry-run", "b.yaml"], "b.yaml", "viewcache db upgrade"),
+        (["db", "--what", "upgrade"], "--what", "viewcache db"),
+        (["--what", "plan", "a.yaml"], "--what", "viewcache"),
     ],
 )
-def test_what_no_command_takes_is_named(arguments: list[str], unknown: str) -> None:
-    """Where options stand between arguments, too."""
-    with pytest.raises(errors.BadInput, match=f"unrecognized arguments: {unknown}; "):
+def test_what_no_command_takes_is_named(
+    arguments: list[str], unknown: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where options stand between arguments, too; the usage is that of the command that does not take it."""
+    told = f"unrecognized arguments: {unknown}; `{command} --help` says what it takes"
+    with pytest.raises(errors.BadInput, match=f"^{re.escape(told)}$"):
         parser().parse_args(arguments)
+    assert capsys.readouterr().err.startswith(f"usage: {command} [-h]")
 
 
 def test_line_breaks_in_arguments_break_no_line(capsys: pytest.CaptureFixture[str]) -> None:

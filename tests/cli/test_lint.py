@@ -240,6 +240,46 @@ def test_scan_tries_the_eviction_policy(site: Site) -> None:
     assert site.json("lint", "--scan")["errors"] == 0
 
 
+def test_a_store_on_a_disk_that_is_not_mounted(site: Site) -> None:
+    """What ``run`` would refuse is an error at the store's key without a scan, and a warning of a plan, told once."""
+    site.edit("store: ./cache", "store: ./disk/cache")
+    told = f"cannot make the store {site.folder}/disk/cache: the folder {site.folder}/disk does not exist; mount"
+    for options in ([], ["--scan"]):
+        found = only(site, *options)
+        assert (found["kind"], found["at"]) == ("bad_input", (2, 3))
+        assert str(found["message"]).startswith(told)
+    with pytest.raises(BadInput, match=told):
+        viewcache.open(site.config)
+    site.run("plan")
+    assert site.words.count(f"`viewcache run` would refuse this: {told}") == 1
+    (site.folder / "disk").mkdir()
+    assert site.json("lint", "--scan")["errors"] == 0
+    site.run("plan")
+    assert "would refuse" not in site.words
+
+
+def test_a_link_to_a_disk_that_is_not_mounted_as_the_store(site: Site) -> None:
+    """It may lie where a store is made that no key names: then the file is named."""
+    site.edit("  store: ./cache\n", "")
+    (site.folder / ".viewcache").symlink_to(site.folder / "disk" / "cache")
+    found = only(site)
+    assert found["at"] == (0, 0)
+    assert f"the folder {site.folder}/disk does not exist" in str(found["message"])
+    assert site.run("lint", code=1).startswith(f"{site.config}: error: cannot make the store ")
+
+
+def test_a_link_to_itself_as_the_store(site: Site) -> None:
+    """It is an error at the store's key, and a finding of doctor; no plan is made for it."""
+    site.store.symlink_to(site.store)
+    found = only(site)
+    assert (found["kind"], found["code"], found["at"]) == ("config", "store", (2, 10))
+    assert "Too many levels of symbolic links" in str(found["message"])
+    told = f"{site.config}:2:10: cache.store: {site.store} cannot be looked at: Too many levels of symbolic links"
+    assert told in site.run("doctor", str(site.config), code=1)
+    site.run("plan", str(site.config), code=2)
+    assert told in site.words
+
+
 def test_lint_places_a_missing_dataset(site: Site) -> None:
     """A folder that is not there is a problem at its key."""
     site.edit("./videos", "./nowhere")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import lzma
 import shlex
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 
 import viewcache
 from tests.cli.site import Site
+from viewcache import migrations
+from viewcache.api.page.server import PageServer
 from viewcache.api.queries.ask import question, questions
+from viewcache.catalog.files import CatalogFiles
 
 HOSTILE = (
     "delete from task",
@@ -197,6 +201,38 @@ def test_what_is_not_there_is_not_found(site: Site, arguments: tuple[str, ...]) 
     """Looking at a cache that was never made makes none."""
     site.run(*arguments, code=3)
     assert not site.store.exists()
+
+
+@pytest.mark.parametrize("revision", ["0009", "0013", "0014"])
+def test_a_catalog_of_an_older_release_is_told_with_its_cure(
+    made: Site, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`status`, `top` and `page` say that it is older and what upgrades it, and are right after that."""
+    written = Path(__file__).parents[1] / "catalog" / "written" / f"{revision}.duckdb.xz"
+    CatalogFiles(made.store).database.write_bytes(lzma.decompress(written.read_bytes()))
+    monkeypatch.setattr(PageServer, "serve", lambda *_: None)
+    for command in (("status",), ("top", "--once"), ("page", "--port", "0")):
+        made.run(*command, code=5)
+        assert made.words == (
+            f"viewcache: catalog {made.store} is older than this viewcache ({migrations.HEAD}); run `viewcache db "
+            "upgrade` first\n"
+        )
+    for command in (("status",), ("top",)):
+        assert made.json(*command, code=5)["error"]["kind"] == "catalog_version"
+    made.run("sql", "select count(*) from tasks")
+    made.run("db", "upgrade")
+    for command in (("status",), ("top", "--once"), ("page", "--port", "0")):
+        made.run(*command)
+
+
+@pytest.mark.parametrize("command", [("plan",), ("run", "--dry-run")])
+def test_a_plan_upgrades_no_catalog(made: Site, command: tuple[str, ...]) -> None:
+    """A catalog of an older release stays as it is; its copy is upgraded and planned on."""
+    database = CatalogFiles(made.store).database
+    written = lzma.decompress((Path(__file__).parents[1] / "catalog" / "written" / "0014.duckdb.xz").read_bytes())
+    database.write_bytes(written)
+    made.run(*command)
+    assert database.read_bytes() == written
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "missing-folder"])

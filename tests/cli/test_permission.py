@@ -81,3 +81,15 @@ def test_the_error_as_json(closed: Site) -> None:
     error = json.loads(said)["error"]
     assert error["kind"] == "broken"
     assert f"`chmod u+rwX {closed.store}`" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("doctor",), ("init", "videos", "--out"), ("show", "train.yaml", "train", "--out")]
+)
+def test_a_name_that_is_too_long(site: Site, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    """A path that no file system takes is named with what to do, wherever a command takes one."""
+    monkeypatch.chdir(site.folder)
+    name = f"{'x' * 300}.png"
+    site.run(*words, name, code=2)
+    assert f"viewcache: {name}: File name too long; name a shorter one" in site.words
+    assert "Traceback" not in site.words

@@ -13,7 +13,7 @@ import pytest
 from tests.config.samples import FIGURE_9, refused, single, task
 from viewcache.api.config.load import Config, load
 from viewcache.api.config.tiers import BUDGET_FRACTION, default_budget
-from viewcache.errors import BadInput, ConfigError, NotFound, ViewNotFound
+from viewcache.errors import BadInput, ConfigCode, ConfigError, NotFound, ViewNotFound
 from viewcache.materializer.ops import registry
 from viewcache.materializer.spec import Branch, OpCall, Place
 
@@ -275,6 +275,19 @@ def test_a_store_must_be_a_folder_apart_from_the_videos(tmp_path: Path) -> None:
         assert "lie inside the cache's store /a/store" in str(refused(source))
     for videos in ("/a", "/a/store2", "s3://a/store"):
         load({"cache": {"store": "/a/store"}, "dataset": task(video_dataset_path=videos)})
+
+
+@pytest.mark.parametrize("budget", [None, "1MB"])
+@pytest.mark.parametrize(
+    ("name", "why"), [("x" * 300, "File name too long"), ("loop", "Too many levels"), ("loop/cache", "Too many levels")]
+)
+def test_a_store_that_no_folder_can_be(tmp_path: Path, name: str, why: str, budget: str | None) -> None:
+    """A name that is too long, and a link that leads to itself, are told where the store is written."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    cache = {"store": str(tmp_path / name)} | ({} if budget is None else {"budget": budget})
+    error = refused({"cache": cache, "dataset": task()})
+    assert error.code == ConfigCode.STORE
+    assert f"cache.store: {tmp_path / name} cannot be looked at: {why}" in str(error)
 
 
 def test_only_named_modules_are_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ KINDS = {
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 
-CLASSES = {name: getattr(errors, name) for name in errors.__all__ if name != "ConfigCode"}
+CLASSES = {name: getattr(errors, name) for name in errors.__all__ if name not in ("ConfigCode", "is_unforeseen")}
 FOREIGN = {
     "ValueError": "a parser's private signal, if a module of the same folder catches it by name",
     "AttributeError": "module and object __getattr__ must raise it",
@@ -170,3 +170,10 @@ def _raised(path: Path) -> list[tuple[str, int]]:
             if isinstance(target, ast.Name):
                 raised.append((target.id, node.lineno))
     return raised
+
+
+def test_what_needs_a_traceback() -> None:
+    """An error of ours and one of the system say all in their words; any other is a mistake somewhere."""
+    foreseen = [errors.Closed("it was closed"), errors.Broken("it broke"), OSError(28, "No space left on device")]
+    assert [errors.is_unforeseen(each) for each in foreseen] == [False] * 3
+    assert [errors.is_unforeseen(each) for each in (KeyError("a"), MemoryError(), ValueError("b"))] == [True] * 3

@@ -142,6 +142,19 @@ def test_tasks_of_one_cache_may_differ(tmp_path: Path) -> None:
         np.testing.assert_array_equal(images_of(found[value]), images_of(alone_gives[value]))
 
 
+def test_what_cannot_be_kept_is_weighed_without_a_warning(tmp_path: Path) -> None:
+    """Palettes, as which nothing is kept, of images that one of two tasks has: NumPy has nothing to say of them."""
+    for k in range(8):
+        path = save(tmp_path / f"in/{k}.png", picture(51, 38))
+        Image.open(path).convert("P").save(path, exif=tagged(1 + k))
+    written = settings(tmp_path / "store", tmp_path / "in", {value: value for value in EXIF})
+    written["dataset"][1]["augmentation"] = [
+        single({"resize": {"short_side": 30}}, {"center_crop": {"shape": [24, 24]}})
+    ]
+    with viewcache.open(written) as cache:
+        assert [len(read(cache, value)) for value in EXIF] == [8, 8]
+
+
 def test_sql_tells_which_is_which(tmp_path: Path) -> None:
     """A file that both kinds of task read is two images, of one folder, with keys of their own."""
     turned = save_turned(tmp_path / "in")

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, V
 from viewcache.materializer.retention.chosen import Chosen, choose
 from viewcache.materializer.retention.intermediates import intermediate_recipe, picture_keys
 from viewcache.materializer.retention.packs import TRIES, LocatedPictures, Packs, Picture
+from viewcache.materializer.scheduling.dispatcher import Dispatcher
 from viewcache.materializer.scheduling.intermediate_work import GenerationContext, Pack, PackWork
 from viewcache.materializer.scheduling.work import RowState
 from viewcache.materializer.storage.found import pack_parts
@@ -245,6 +247,18 @@ def test_packs_that_have_left_are_made_ahead_again(
         assert again == first
         assert lying(cache) == there
         assert same(read(cache), truth)
+
+
+def test_an_image_is_decoded_once_though_all_epochs_are_made_ahead(
+    tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]
+) -> None:
+    """All generations are decided at once, and the last of them, behind which nothing is of use, does not rule."""
+    with viewcache.open(config(tmp_path, images, **LONG)) as cache:
+        for _ in cache.materialize():
+            pass
+        assert packets(cache) == COUNT
+        assert same(read(cache), truth)
+        assert packets(cache) == COUNT
 
 
 def test_what_lies_in_packs_is_found_again(tmp_path: Path, images: Path, truth: list[NDArray[np.uint8]]) -> None:
@@ -769,3 +783,71 @@ def test_what_attributes_may_say(tmp_path: Path, images: Path, truth: list[NDArr
         bad = replace(good, meta=replace(good.meta, attributes={**good.meta.attributes, "parts": wrong}))
         with pytest.raises(ChunkDamaged):
             list(pack_parts(1, bad))
+
+
+@pytest.fixture
+def choices(monkeypatch: pytest.MonkeyPatch) -> list[Chosen]:
+    """What was chosen for two kinds of clips, as it was decided."""
+    found: list[Chosen] = []
+
+    def recorded(*given: Any) -> Chosen | None:
+        chosen = choose(*given)
+        if chosen is not None and len(chosen.weighed.kinds) == 2:
+            found.append(chosen)
+        return chosen
+
+    monkeypatch.setattr("viewcache.materializer.retention.keeper.choose", recorded)
+    return found
+
+
+def of_two_sizes(folder: Path, images: Path, budget: str) -> dict[str, Any]:
+    """A task beside the usual one, ``small``, whose images are smaller."""
+    opened = config(folder, images, cache={"budget": budget}, **LONG)
+    small = [single({"resize": {"short_side": 12}}), single({"random_crop": {"shape": [8, 8]}}, of="a", into="b")]
+    return opened | {"dataset": [opened["dataset"], opened["dataset"] | {"tag": "small", "augmentation": small}]}
+
+
+def test_what_is_kept_for_tasks_of_other_sizes_is_counted(tmp_path: Path, images: Path, choices: list[Chosen]) -> None:
+    """A way keeps all pictures of an image, of whatever size, and the bytes of all of them are counted."""
+    with viewcache.open(of_two_sizes(tmp_path, images, "150kB")) as cache:
+        for epoch in range(3):
+            for iteration in range(cache.task("train").iterations(epoch)):
+                for task in ("train", "small"):
+                    cache.read(task, epoch, iteration)
+            idle(cache)
+        lasting = choices[-1].weighed.lasting
+        assert lasting is not None
+        known = cache.owner.keeper.lying.find(1, lasting)
+        sizes = {copy.key: copy.bytes for copy in cache.owner.ledger.copies().values()}
+        parts = cache.catalog.pack_parts(cache.catalog.query("read_packs")["object_id"].to_pylist()).to_pylist()
+        pictures_of = Counter(part["pack"] for part in parts)
+        there: dict[str, list[float]] = {}
+        for part in parts:
+            there.setdefault(part["key"], []).append(sizes[part["pack"]] / pictures_of[part["pack"]])
+        least, most = (sum(map(of, there.values())) for of in (min, max))  # one may lie in two packs
+        assert all(len({each.way for each in mine}) == len(mine) for mine in known.values())
+        of_both = [each for mine in known.values() for each in mine if each.way.kept == 0 and not each.is_coming]
+        counted = sum(each.bytes * each.share for each in of_both)
+        assert least - 1 <= counted <= most + len(parts), "bytes of a picture are rounded up"
+
+
+def test_pictures_of_one_size_are_no_pictures_of_another(
+    tmp_path: Path, images: Path, choices: list[Chosen], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where those of one task lie there, those of a task that joins are to be made, and are weighed as that."""
+    opened = of_two_sizes(tmp_path, images, "50MB")
+    with viewcache.open(opened | {"dataset": opened["dataset"][1]}) as cache:
+        for _ in cache.materialize(2):
+            pass
+        assert len(sql(cache, "select distinct image from packs where state = 'ready'")) == COUNT
+    give_jobs = Dispatcher.give_jobs
+    monkeypatch.setattr(Dispatcher, "give_jobs", lambda self: bool(choices) and give_jobs(self))
+    with viewcache.open(opened) as cache:
+        for _ in cache.materialize():
+            pass
+    lying_first = choices[0].weighed.lying
+    assert len(lying_first) == COUNT
+    for mine in lying_first.values():
+        (of_both,) = [each for each in mine if each.way.kept == 0]
+        assert not of_both.made
+        assert of_both.share == pytest.approx((12 / 36) ** 2 / (1 + (12 / 36) ** 2), rel=0.1)

@@ -309,6 +309,27 @@ def test_nobody_else_may_have_the_cache(tmp_path: Path, images: Path, capsys: py
     assert str(os.getpid()) in words
 
 
+@pytest.mark.parametrize("database", ["duckdb", "postgresql"])
+def test_a_store_in_use_is_told_before_images_are_looked_at(
+    tmp_path: Path, images: Path, database: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Headers of a million images take minutes: none is read first. A dry run needs no store, and looks."""
+    settings = {}
+    if database == "postgresql":
+        settings["catalog"] = request.getfixturevalue("empty_database").replace(":@", "@")
+    given = config(tmp_path / "store", images, cache=settings, on_bad_image="skip")
+    more = save_folder(tmp_path / "more", {f"{k}.jpg": (60 + k, 48) for k in range(3)})
+    path = written(tmp_path, config(tmp_path / "store", more, cache=settings))
+    with viewcache.open(given):
+        _, words = run(path, code=4, capsys=capsys)
+        assert f"owned by process {os.getpid()}" in words
+        for image in more.iterdir():
+            image.unlink()  # whoever looks finds none
+        run(path, code=4, capsys=capsys)
+        run(path, "--dry-run", code=3, capsys=capsys)
+    run(path, code=3, capsys=capsys)
+
+
 def test_a_budget_without_room_is_told(tmp_path: Path, photographs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The error says how many bytes are wanted and what to raise; nothing is left."""
     given = of_photographs(tmp_path / "store", photographs)

@@ -174,10 +174,10 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_readers_are_told(videos: Path, tmp_path: Path) -> None:
-    """A clip that cannot be made is `op_worker_failed` for who reads it, with the operation's own words."""
+    """A clip that cannot be made is `op_worker_failed` for who reads it, in the operation's words and the policy's."""
     folder = module(tmp_path / "ops", "clips_policy", CLIPS.replace("first = clip[0, 0, 0, 0]", "first = 1"))
     steps = [single({"resize": {"shape": [16, 16]}}, "wrong")]
-    told = pytest.raises(OpWorkerFailed, match="not today")
+    told = pytest.raises(OpWorkerFailed, match=r"not today; .*set on_bad_video: replace$")
     with (
         registry.own_registrations(),
         open_cache(tmp_path / "one", videos, cache=entry(folder, "clips_policy"), augmentation=steps) as cache,

@@ -8,15 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from benchmarks.invented import index_of
 from tests.plan.test_horizon import COST, INDEX, PICTURES, VIDEOS, plan
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import ObjectKind
+from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan
+from viewcache.materializer.retention.choice import Options, WayChoice, prune, taken
 from viewcache.materializer.retention.chosen import Chosen, KeepSettings, choose
 from viewcache.materializer.retention.lasting import Lasting
 from viewcache.materializer.retention.lying import Lying
+from viewcache.materializer.retention.options import Weighed
 from viewcache.materializer.retention.packs import Packs
 from viewcache.materializer.retention.settled import STAYS, Settled, SettledWays
 from viewcache.materializer.retention.ways import Kept, ToCome, Way
@@ -81,6 +86,84 @@ def test_much_cheaper_is_chosen_again() -> None:
     assert any(way.lasts for way in stays.way_of().values())
 
 
+WAYS = tuple(Way(*each) for each in ((0, None), (0, ObjectKind.AUG), (0, ObjectKind.AUG, "h264"), (1, None)))
+"""Nothing, what ends with the generation, what lasts, all clips."""
+LASTS = 2
+
+
+def table(rows: list[list[tuple[float, float]]], *lie: int) -> Weighed:
+    """Videos of which each of `WAYS` takes so many megabytes and core seconds; of some what lasts lies there."""
+    whole = plan(5, 95, videos=len(rows))
+    size, cost_s = (np.array([[each[k] for each in row] for row in rows]) for k in range(2))
+    options = Options((1e6 * size).astype(np.int64), cost_s, cost_s.copy(), len(WAYS) - 1, 0)
+    weighed = chosen(whole, Settled()).weighed
+    lying = {weighed.videos[k]: [Kept(WAYS[LASTS], int(options.bytes[k, LASTS]), made=True)] for k in lie}
+    return replace(weighed, options=options, ways=WAYS, lying=lying)
+
+
+def held(weighed: Weighed, budget: int) -> tuple[WayChoice, WayChoice]:
+    """What a rule chooses of it, and what is then chosen; what these cost is what they cost, whatever stays."""
+    settled = Settled(dict.fromkeys(weighed.lying, WAYS[LASTS]))
+    first, then = prune(settled.seen_in(weighed), budget), settled.choice(weighed, prune, budget)
+    return first, taken(weighed.options, then.option, budget)
+
+
+def test_what_is_made_is_not_left_for_what_is_dearer() -> None:
+    """Seconds and megabytes of a real decision: the videos' steps in turn have no room for what lies there complete."""
+    rows = [
+        [(0, 0.444), (9.92, 0.449), (0, np.inf), (0.65, 0.265)],
+        [(0, 0.565), (8.68, 0.493), (0, np.inf), (0.65, 0.299)],
+        [(0, 0.559), (2.05, 0.329), (3.20, 0.081), (3.85, 0.308)],
+        [(0, 0.391), (1.60, 0.287), (0, np.inf), (0.65, 0.273)],
+        [(0, 0.287), (1.96, 0.240), (0, np.inf), (0.65, 0.223)],
+        [(0, 0.563), (1.78, 0.375), (0, np.inf), (0.65, 0.356)],
+        [(0, 0.440), (1.43, 0.230), (0, np.inf), (0.65, 0.216)],
+        [(0, 0.474), (1.77, 0.376), (0, np.inf), (0.65, 0.353)],
+    ]
+    found = [held(table(rows, 2), budget) for budget in (5_000_000, 6_900_000, 7_200_000)]
+    assert [first.option[2] == LASTS for first, _ in found] == [False, False, True]
+    # Under the least budget clips of four other videos are worth more.
+    assert [then.option[2] == LASTS for _, then in found] == [False, True, True]
+
+
+@given(st.data())
+def test_staying_is_never_cheaper_than_what_is_chosen(data: st.DataObject) -> None:
+    """Where what lies there has room, with nothing of the other videos."""
+    way = st.tuples(st.integers(1, 30), st.floats(0, 10, width=16))
+    nothing = st.tuples(st.just(0), st.floats(0, 10, width=16))
+    rows = data.draw(st.lists(st.tuples(nothing, way, way, way).map(list), min_size=2, max_size=5))
+    lie = data.draw(st.sets(st.sampled_from(range(len(rows)))))
+    weighed = table([[(float(size), cost_s) for size, cost_s in row] for row in rows], *lie)
+    budget = 1_000_000 * data.draw(st.integers(0, 150))
+    stays = taken(weighed.options, np.array([LASTS if k in lie else 0 for k in range(len(rows))]), budget)
+    if not stays.short_bytes:
+        assert held(weighed, budget)[1].cost_s <= stays.cost_s + 1e-9
+
+
+def test_pictures_that_lie_there_are_used_however_large_they_were_thought_to_be() -> None:
+    """Room for all of them at once is asked for what is to be made, not for what is."""
+    whole = plan(5, 95, videos=1)
+    rows, way = np.ones(len(whole), np.bool_), Way(0, ObjectKind.AUG, "delta-zstd1")
+    settings = KeepSettings(PICTURES // VIDEOS // 3, "cheapest", "auto", 1 << 30)
+
+    def is_offered(*lying: Kept) -> bool:
+        found = choose(
+            [ToCome(whole, lambda _: INDEX, rows, ~rows)],
+            COST,
+            settings,
+            0,
+            lying=lambda _: {key: [*lying] for key in whole.videos.keys},
+            tells=True,
+        )
+        assert found is not None
+        return bool(np.isfinite(found.weighed.options.cost_s[0, found.weighed.ways.index(way)]))
+
+    assert not is_offered()
+    assert not is_offered(Kept(way, 1_000_000, made=False, share=0.1))
+    assert is_offered(Kept(way, 9_000_000, made=False, share=0.9))
+    assert is_offered(Kept(way, 10_000_000, made=True))
+
+
 @given(st.data())
 def test_an_earlier_generation_builds_what_the_later_one_keeps(data: st.DataObject) -> None:
     """Of every video nothing lasts but what was settled, or what lies there already."""
@@ -136,6 +219,25 @@ def test_objects_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         del sizes[keys[0]]
         look()
         assert not len(lying)
+
+
+@pytest.mark.parametrize("left", [0, 20])
+def test_a_plan_that_was_drawn_by_a_header_that_lies_is_weighed(left: int) -> None:
+    """Frames that a video turns out not to have are needed by nobody; its neighbours cost what they do."""
+    whole = plan(5, left, videos=12)
+    videos, rows = [*whole.videos.keys], np.ones(len(whole), np.bool_)
+    settings = KeepSettings(BUDGET, "cheapest", "auto", 1 << 30)
+
+    def costs(index: MediaIndex) -> dict[str, NDArray[np.float64]]:
+        each = ToCome(whole, lambda row: index if row == 3 else INDEX, rows, ~rows)
+        found = choose([each], COST, settings, 0, tells=True)
+        assert found is not None
+        return dict(zip(found.weighed.videos, found.weighed.options.cost_s, strict=True))
+
+    honest, lying = costs(INDEX), costs(index_of(60, 48))
+    for key in videos[:3] + videos[4:]:
+        np.testing.assert_allclose(lying[key], honest[key])
+    assert (lying[videos[3]] <= honest[videos[3]]).all()
 
 
 def test_what_is_half_made_costs_half() -> None:

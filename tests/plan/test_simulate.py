@@ -225,3 +225,12 @@ def test_what_passes_costs_less_and_takes_no_room() -> None:
     assert passed.most_bytes <= budget
     assert sum(epoch.uses for epoch in passed.epochs.values()) == len(reading)
     assert passed.evictions <= stored.evictions
+
+
+@pytest.mark.parametrize("part", [1.6, 2.2, 2.8])
+def test_a_new_generation_takes_over_what_lasts_of_one_that_is_over(part: float) -> None:
+    """Where pictures of some videos last, little more is decoded than if each generation decoded each video once."""
+    reading = trace(videos=6, epochs=2, generations=6, samples=1, batch=2, seed=1, horizon=6)
+    budget = int(generation_bytes(reading) * part)
+    found = read(reading, budget, codec="auto", cost=CostModel(decode_s_per_pixel=2e-8))
+    assert found.made.packets <= once(reading) * 1.15

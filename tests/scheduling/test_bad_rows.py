@@ -1,8 +1,12 @@
 """What becomes of rows whose video cannot give them while their task cannot say yet."""
 
+import math
+from functools import partial
 from typing import Any, cast
 
-from viewcache.errors import BadVideo, CatalogBusy, ViewcacheError
+import pytest
+
+from viewcache.errors import BadVideo, CatalogBusy, OpWorkerFailed, ViewcacheError
 from viewcache.materializer.scheduling.bad_rows import BadRows, Undecided
 from viewcache.materializer.scheduling.demand import Board
 from viewcache.materializer.scheduling.work import RowState
@@ -52,7 +56,7 @@ class Task:
 def bad_rows(task: Task, rows: Rows) -> BadRows:
     """With all three rows reported."""
     found = BadRows(Board(cast(Any, rows)), task.on_bad)
-    found.add({key: [(cast(Any, rows), row)] for row, key in enumerate(rows.keys)}, "torn")
+    found.add(0.0, {key: [(cast(Any, rows), row)] for row, key in enumerate(rows.keys)}, "torn")
     return found
 
 
@@ -94,7 +98,7 @@ def test_who_is_asked_again() -> None:
         raise Undecided(later)
 
     bad = BadRows(Board(cast(Any, rows)), first)
-    bad.add({"a": [(cast(Any, rows), 0)]}, "torn")
+    bad.add(0.0, {"a": [(cast(Any, rows), 0)]}, "torn")
     bad.ask_again()
     bad.ask_again()
     assert (asked, rows.states[0], len(bad)) == (["first", "later", "later"], RowState.FAILED, 0)
@@ -111,5 +115,40 @@ def test_a_task_that_cannot_decide() -> None:
 
     bad = BadRows(Board(cast(Any, rows)), lost)
     for row in (0, 1):
-        bad.add({rows.keys[row]: [(cast(Any, rows), row)]}, "torn")
+        bad.add(0.0, {rows.keys[row]: [(cast(Any, rows), row)]}, "torn")
     assert rows.states == [RowState.FAILED, RowState.PLANNED, RowState.MAKING]
+
+
+class Told(Board):
+    """Keeps what readers would get."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(cast(Any, rows))
+        self.errors: list[ViewcacheError] = []
+
+    def fail(self, work: object, rows: list[int], error: ViewcacheError, *, tried: float = math.inf) -> None:
+        """Instead of giving it to the readers that wait."""
+        self.errors.append(error)
+
+
+@pytest.mark.parametrize(
+    ("gives_up", "told"),
+    [
+        (BadVideo("own: it crashed; no other video could stand in for it"), ""),
+        (CatalogBusy("the database does not answer"), "own: it crashed; the database does not answer"),
+    ],
+)
+def test_a_failure_and_why_the_policy_gave_up_are_told_together(gives_up: ViewcacheError, told: str) -> None:
+    """The error is of the failure's kind, and its message has each of the two once."""
+    rows = Rows()
+    board = Told(rows)
+    task = Task(gives_up)
+    task.decides = True
+    bad = BadRows(board, task.on_bad)
+    bad.add(0.0, {"a": [(cast(Any, rows), 0)]}, "own: it crashed", partial(OpWorkerFailed, of_clip=True))
+    (error,) = board.errors
+    assert isinstance(error, OpWorkerFailed)
+    assert error.of_clip
+    assert str(error) == (told or str(gives_up))
+    bad.add(0.0, {"b": [(cast(Any, rows), 1)]}, "own: it crashed")
+    assert board.errors[1] is gives_up, "without a kind of its own it is the task's"

@@ -11,7 +11,7 @@ import viewcache
 from tests.faults.caches import assert_at_rest, config, digest_of, truth_of
 from tests.scheduling.harness import Harness, Reading, ScriptedPool, until
 from viewcache.catalog import Catalog
-from viewcache.errors import CatalogBusy, CatalogDamaged
+from viewcache.errors import CatalogBusy, CatalogDamaged, Full
 from viewcache.materializer.scheduling import candidates
 from viewcache.materializer.scheduling.generation import ActiveGeneration
 from viewcache.materializer.storage.ledger import Copy, Ledger
@@ -57,6 +57,23 @@ def test_nobody_can_say_what_may_leave(
                 assert digest_of(cache.read("t", *place)) == truth[place]
         assert cache.owner.dispatcher_now().wait_idle(60)
         assert not cache.owner.dispatcher_now().making()
+    assert_at_rest(tmp_path / "s")
+
+
+@pytest.mark.parametrize("error", [Full("its disk is full"), CatalogBusy("it did not answer in time")])
+def test_rows_that_cannot_be_written_hold_up_nobody(
+    tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    """What leaves is chosen by what the catalog has: every batch is read, and right."""
+    truth = truth_of(tmp_path / "truth", videos)
+    down: list[bool] = []
+    monkeypatch.setattr(Catalog, "flush", failing(error, lambda: bool(down), Catalog.flush))
+    with viewcache.open(config(tmp_path / "s", videos, budget=BUDGET)) as cache:
+        down.append(True)
+        for place in truth:
+            assert digest_of(cache.read("t", *place)) == truth[place]
+        assert "evict_behind" in {getattr(each, "action", "") for each in caplog.records}
+        down.clear()
     assert_at_rest(tmp_path / "s")
 
 

@@ -451,6 +451,7 @@ def test_a_task_that_is_being_planned_is_closed_afterwards(
         assert sql(cache, "select count(*) from uses") == [(0,)]
 
 
+@pytest.mark.logs_a_traceback
 def test_what_goes_wrong_ahead_is_logged(
     tmp_path: Path, videos: Path, plenty: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -142,6 +142,22 @@ def test_a_failed_job_fails_its_readers_only(harness: Harness, pool: ScriptedPoo
     assert reading.end() is None
 
 
+@pytest.mark.parametrize("kind", [Full.kind, BadVideo.kind])
+def test_a_job_that_fails_says_nothing_to_who_asked_since(harness: Harness, pool: ScriptedPool, kind: str) -> None:
+    """They may have restored the file or made room before they asked: it is tried again for them, and once only."""
+    before = Reading(harness, [0])
+    first = pool.nth(0)
+    since = Reading(harness, [0])
+    pool.end(first, Report(error="the file is not there", error_kind=kind))
+    assert isinstance(before.end(), Full if kind == Full.kind else BadVideo)
+    second, last = pool.nth(1), Reading(harness, [0])
+    pool.end(second, Report(error="the file is still not there", error_kind=kind))
+    assert "still" in str(since.end())
+    pool.make(pool.nth(2))
+    assert last.end() is None
+    harness.assert_counted()
+
+
 def test_a_video_that_kills_three_workers_is_an_error(harness: Harness, pool: ScriptedPool) -> None:
     """A job is repeated when its worker dies; the third death is the reader's error and names the file."""
     reading = Reading(harness, [0])

@@ -18,7 +18,7 @@ from tests.service.served import Opener, described, ended, start, told
 from viewcache.api import metrics
 from viewcache.api.cli.main import main
 from viewcache.api.config.documents import texts_of
-from viewcache.api.service import answers, asks, files
+from viewcache.api.service import answers, asks, files, wire
 from viewcache.api.service.attached import AttachedCache
 from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
@@ -256,6 +256,35 @@ def test_stop_ends_it(attach: Opener, store: Path, run: Run) -> None:
     assert run("stop", store)[0] == 3
 
 
+class FurtherStop(asks.Ask, tag="stop"):
+    """The question of another release, with a field that this one does not know."""
+
+    if_idle: bool = False
+    begun_by_hand: bool = True
+    further: bool = True
+
+
+@pytest.mark.parametrize("differs", ["protocol", "question"])
+def test_stop_ends_a_service_of_another_release(
+    attach: Opener, store: Path, run: Run, monkeypatch: pytest.MonkeyPatch, differs: str
+) -> None:
+    """`viewcache stop` is the cure that is told; such a service cannot be asked to end only if idle."""
+    with attach() as cache:
+        pid = cache.stats().pid
+    if differs == "protocol":
+        monkeypatch.setattr(wire, "PROTOCOL", wire.PROTOCOL + 1)
+    else:
+        monkeypatch.setattr(asks, "Stop", FurtherStop)
+    code, _, words = run("stop", store, "--if-idle")
+    assert code == (5 if differs == "protocol" else 2)
+    assert (f"speaks {wire.PROTOCOL}" if differs == "protocol" else "`further`") in words
+    assert files.started_ticks(pid) is not None
+    code, out, _ = run("stop", store, "--json")
+    assert (code, json.loads(out)) == (0, {"stopped": pid})
+    assert files.started_ticks(pid) is None
+    assert "ended" in (store / files.LOG).read_text(), "with what it has to do in the end"
+
+
 def test_serve_in_the_foreground(store: Path, videos: Path, tmp_path: Path, attach: Opener) -> None:
     """It serves until it is told to stop; a second one finds the store taken."""
     config = tmp_path / "train.yaml"
@@ -283,6 +312,18 @@ def test_serve_in_the_foreground(store: Path, videos: Path, tmp_path: Path, atta
         serving.terminate()
         assert serving.wait(30) == 0
     assert not settle(lambda: [each for each in (store / files.SOCKET,) if each.exists()])
+
+
+def test_serve_beside_an_owner_says_so_once(store: Path, videos: Path, tmp_path: Path) -> None:
+    """Another process has the cache open: one line says which one, and nothing else is on stderr."""
+    config = tmp_path / "train.yaml"
+    config.write_text(yaml.safe_dump(described(store, videos)))
+    command = [sys.executable, "-m", "viewcache.api.cli.main", "serve", str(config)]
+    with viewcache.open(described(store, videos, cache={"service": "off"})):
+        busy = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert busy.returncode == 4
+    assert busy.stderr.startswith(f"viewcache: catalog {store} is owned by process {os.getpid()}; only one process may")
+    assert busy.stderr.count("\n") == 1
 
 
 def test_sql_from_python(attach: Opener, store: Path, videos: Path) -> None:

@@ -242,4 +242,5 @@ def test_a_service_is_killed_with_any_question_in_flight(
     assert not settle(lambda: [facts.pid] if files.is_there(facts) else []), "it was killed"
     assert took_s < 3 * open_s + 3
     with attached(given) as after, attached(calm) as undisturbed:
-        assert _look(after, 0, 2) == _look(undisturbed, 0, 2)
+        for iteration in (1, 2):  # in order: what a reader skips is not made ahead, and the two would count other clips
+            assert _look(after, 0, iteration) == _look(undisturbed, 0, iteration)

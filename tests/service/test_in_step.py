@@ -75,12 +75,15 @@ def in_step(trainings: Sequence[Training], batches: int) -> None:
 def test_equal_jobs_in_processes_of_their_own(
     store: Path, tmp_path: Path, videos: Path, ahead: int, most: float
 ) -> None:
-    """Four at one pace decode exactly the packets of one, half an epoch apart a tenth more at most: the same clips.
+    """Four at one pace decode no more packets than one, half an epoch apart a tenth more at most: the same clips.
 
     All epochs are one generation: of two, a video whose job comes late is decoded for both at once, in fewer packets.
+    What one takes is no question of measured rates, nor of how far it is made ahead when it reads: a job for a few
+    clips of a video skips what one for all of them decodes on the way.
     """
-    one_generation = {"epochs_per_generation": EPOCHS}
+    one_generation = {"epochs_per_generation": EPOCHS, "keep": "leaves"}
     with viewcache.open(described(tmp_path / "alone", videos, cache=one_generation), service="off") as alone:
+        list(alone.materialize())
         read = [[clip_digests(alone.read("train", epoch, i)) for i in range(BATCHES)] for epoch in range(EPOCHS)]
         assert not settle(lambda: list(range(alone.snapshot().jobs_running)))
         packets = alone.snapshot().work["packets"]
@@ -102,7 +105,7 @@ def test_equal_jobs_in_processes_of_their_own(
     for epoch, batches in enumerate(read):
         clips = sorted(clip for batch in batches for clip in batch)
         assert [each.clips_of(epoch) for each in jobs] == [clips] * 4
-    assert 0 < packets <= taken <= most * packets
+    assert packets / 2 < taken <= most * packets
 
 
 def test_a_notebook_moves_nobody(store: Path, tmp_path: Path, videos: Path, attach: Opener) -> None:

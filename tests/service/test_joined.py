@@ -9,7 +9,8 @@ import viewcache
 from tests.service.served import Opener, described, digest, in_child
 from viewcache.api.service import answers, asks
 from viewcache.api.service.attached import AttachedCache
-from viewcache.api.service.client import Client, Connected
+from viewcache.api.service.client import Client
+from viewcache.api.service.connected import Connected
 
 
 def test_what_joined_outlives_the_service(store: Path, videos: Path) -> None:

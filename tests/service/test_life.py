@@ -206,6 +206,36 @@ os.kill(os.getpid(), signal.SIGKILL)
         parent.communicate()
 
 
+def test_workers_of_a_training_that_was_killed_are_waited_for(attach: Opener, given: dict[str, object]) -> None:
+    """They end some seconds after it, as those of torch do; who begins the training again at once gets its seat."""
+    body = """
+import os, signal, time
+cache = viewcache.open(given, service="auto")
+cache.read("train", 0, 0)
+trainer, (reading, writing) = os.getpid(), os.pipe()
+if not os.fork():
+    seat = cache.task("train").sit()
+    seat.read(0, 0)
+    os.write(writing, b".")
+    while os.getppid() == trainer:
+        time.sleep(0.05)
+    time.sleep(4)
+    os._exit(0)
+os.read(reading, 1)
+print(json.dumps(trainer), flush=True)
+time.sleep(60)
+"""
+    trainer = start(body, given)
+    assert told(trainer) == trainer.pid
+    cache = attach()  # not before: what a client has begun belongs to its training
+    with pytest.raises(SeatTaken):
+        cache.task("train").sit()
+    trainer.kill()
+    trainer.wait()
+    assert cache.task("train").sit().read(0, 0) is not None
+    trainer.communicate()
+
+
 def test_a_fork_says_hello_for_itself(attach: Opener, given: dict[str, object]) -> None:
     """A child of a fork reads through connections of its own; those of its parent stay as they are."""
     body = """

@@ -20,7 +20,7 @@ from viewcache.api.service import answers, files, run
 from viewcache.api.service.client import Client
 from viewcache.api.service.stopping import stop
 from viewcache.catalog.readonly import run_query
-from viewcache.errors import BadInput, Broken, NotFound
+from viewcache.errors import BadInput, Broken, ConfigError, NotFound, ViewcacheError
 
 OPEN = f"""
 import sys
@@ -149,13 +149,23 @@ def test_a_starter_that_was_killed_is_no_traceback(caplog: pytest.LogCaptureFixt
     assert (line.levelname, line.exc_info) == ("INFO", None)
 
 
-@pytest.mark.parametrize("place", ["/proc/x", "a" * 300, "loop", "loop/x"])
-def test_a_store_that_cannot_be_made(place: str, videos: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "kind", "told"),
+    [
+        ("/proc/x", Broken, r"cannot make a store of .*; check that it is writable"),
+        ("a" * 300, ConfigError, "cannot be looked at: File name too long; name a folder that can be"),
+        ("loop", ConfigError, "cannot be looked at: Too many levels of symbolic links; name a folder that can be"),
+        ("loop/x", ConfigError, "cannot be looked at: Too many levels of symbolic links; name a folder that can be"),
+    ],
+)
+def test_a_store_that_cannot_be_made(
+    place: str, kind: type[ViewcacheError], told: str, videos: Path, tmp_path: Path
+) -> None:
     """The error is the same as without a service, and it is typed; who only asks for what is there finds nothing."""
     (tmp_path / "loop").symlink_to("loop")
     store = tmp_path / place
     for service in ("off", "auto"):
-        with pytest.raises(Broken, match=r"cannot make a store of .*; check that it is writable"):
+        with pytest.raises(kind, match=told):
             viewcache.open(described(store, videos), service=service)
     with pytest.raises(NotFound, match="no service runs for"):
         stop(store)

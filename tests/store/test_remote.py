@@ -163,7 +163,13 @@ def test_a_missing_package_is_named() -> None:
 
 def test_a_foreign_prefix_is_refused(tmp_path: Path) -> None:
     """What holds objects or an array but no marker, another marker, or another format, is not ours to delete from."""
-    for name, text in (("objects/x", b""), ("zarr.json", b"{}"), (store.MARKER, b"[]"), (store.MARKER, b"no")):
+    foreign = ["objects/x", "objects/aa/x", f"objects/ab/{'a' * 32}/zarr.json", "objects/info/x", "tmp/x"]
+    for name, text in [(each, b"") for each in foreign] + [
+        ("zarr.json", b"{}"),
+        (".zgroup", b"{}"),
+        (store.MARKER, b"[]"),
+        (store.MARKER, b"no"),
+    ]:
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_bytes(text)
@@ -189,6 +195,21 @@ def test_a_store_is_opened_again(bucket: str) -> None:
         assert np.array_equal(out, pixels((6, 50)))
     with pytest.raises(Closed):
         second.read(stored_of(written), out)
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_a_store_without_its_marker_is_recognized(tmp_path: Path, make: bool) -> None:
+    """Only a store's objects lie there: that the marker is gone is told, and it comes back unless one only looks."""
+    url, marker = (tmp_path / "store").as_uri(), tmp_path / "store" / store.MARKER
+    with closing(store.RemoteTier(url, 1 << 20)) as tier:
+        written = put(tier, pixels((6, 50)), META, KEY)
+    with closing(store.RemoteTier(url, 1 << 20)) as tier:
+        assert not tier.unmarked
+    marker.unlink()
+    with closing(store.RemoteTier(url, 1 << 20, make=make)) as tier:
+        assert tier.unmarked
+        assert dict(tier.iter_objects()) == {written.physical: written.bytes}
+    assert marker.exists() is make
 
 
 def test_nothing_else_is_touched(bucket: str, seaweed: Seaweed) -> None:

@@ -5,7 +5,7 @@ that does on purpose what networks do by accident.
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.servers.fault_proxy import FAULTS, FaultProxy, proxied
-from tests.servers.seaweed import Seaweed
+from tests.servers.seaweed import Seaweed, connected
 from tests.store.objects import Bytes, pixels, stored_of
 from viewcache import store
 from viewcache.errors import Closed, StoreUnreachable
@@ -207,6 +207,33 @@ def test_reads_are_one_request(site: Site, tmp_path: Path) -> None:
         folder = store.LocalTier(tmp_path / "store", 1 << 30)
         assert _costs(proxy, lambda: store.copy_object(tier, video, folder, "raw", _key(1))) == ["GET"] * 2
         assert _costs(proxy, lambda: tier.delete(video.physical)) == ["GET", "DELETE", "DELETE"]
+
+
+def test_a_store_without_its_marker_is_not_listed_whole(site: Site) -> None:
+    """Of the folders of objects one is looked into, however many there are."""
+    with site.open() as (_, tier):
+        for number in range(9):
+            tier.write(_key(number), pixels(SHAPE, number), META)
+    with connected(site.seaweed) as client:
+        client.delete_object(Bucket=site.bucket, Key=f"store/{store.MARKER}")
+    with site.open() as (proxy, tier):
+        assert tier.unmarked
+        assert [request.method for request in proxy.requests] == ["GET"] * 4 + ["PUT", "GET"]
+
+
+def test_a_marker_that_is_missed_late_is_left_to_the_next_start(site: Site) -> None:
+    """A store that was away when it was opened is used without one: only who opens it then knows what else is gone."""
+    with site.open() as (proxy, first):
+        written = first.write(_key(1), pixels(SHAPE), META)
+        with connected(site.seaweed) as client:
+            client.delete_object(Bucket=site.bucket, Key=f"store/{store.MARKER}")
+        proxy.rates = {"503": 1.0}
+        with closing(store.RemoteTier(first.url, 1 << 30, deadline_s=0.5, required=False)) as late:
+            assert late.away
+            proxy.rates = {}
+            assert late.scan(written.physical).stored == stored_of(written)
+    with site.open() as (_, tier):
+        assert tier.unmarked
 
 
 def _costs(proxy: FaultProxy, work: Callable[[], object]) -> list[str]:

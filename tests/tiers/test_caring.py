@@ -133,7 +133,9 @@ def test_a_bucket_that_does_not_answer_is_told(
         assert local + remote >= CLIPS
         proxy.rates = {"503": 1.0}
         monkeypatch.setattr("viewcache.api.upkeep.doctor_cache._ANSWERS_S", 1.0)
-        assert findings(located) == {"bucket": "fail"}
+        (found,) = look_at_bucket(Recorded(located))
+        assert found.level == "fail"
+        assert "goes on without it" in found.cure
         described = tiered(tmp_path / "cache", videos, bucket)
         described["cache"]["store"][1]["timeout"] = 1.0
         with pytest.raises(StoreUnreachable):

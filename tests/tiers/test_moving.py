@@ -1,20 +1,24 @@
 """Whole caches over memory, a folder and a real bucket: what moves where, and that no batch ever differs (law 3)."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+import psutil
 import pytest
 
 import viewcache
 from tests import forked
 from tests.faults.caches import config, read_all, store_bytes
+from tests.scheduling.harness import WAIT_S
 from tests.servers.fault_proxy import proxied
 from tests.servers.seaweed import Seaweed, connected
 from tests.tiers.task import EPOCHS, TASK
@@ -160,6 +164,7 @@ def test_what_cannot_be_moved_is_not_tried_without_a_pause(
     assert 1 <= len(tried) <= migration.AT_ONCE * (2 + (time.monotonic() - begun) / migration.IDLE_S)
 
 
+@pytest.mark.logs_a_traceback
 def test_a_mistake_of_ours_does_not_end_moving(
     tmp_path: Path,
     videos: Path,
@@ -246,16 +251,20 @@ sys.stdin.read()
 def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:
     """The next start finds folder and bucket as they are; nothing is made again, memory is gone without a trace."""
     described = tiered(tmp_path / "cache", videos, bucket, memory=2 * 10**6)
-    before = _shared_memory()
     victim = forked.Popen(
         [sys.executable, "-c", _VICTIM, json.dumps(described)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert victim.stdout is not None
     remote, below = json.loads(victim.stdout.readline())
+    tree = [psutil.Process(victim.pid), *psutil.Process(victim.pid).children(recursive=True)]
+    memory = {held for process in tree for held in _shared_memory(process.pid)}
+    assert memory
     victim.kill()
     assert victim.wait() == -signal.SIGKILL
     victim.communicate()
-    assert _shared_memory() <= before
+    psutil.wait_procs(tree, timeout=WAIT_S)
+    assert not any(memory & _shared_memory(pid) for pid in psutil.pids())
+    assert not any(memory & _file(path) for path in Path("/dev/shm").iterdir())
     with viewcache.open(described) as cache:
         assert cache.owner.recovered.walked
         # More of them may have arrived before the kill.
@@ -264,9 +273,23 @@ def test_kill_9_loses_nothing_that_lies_in_the_bucket(tmp_path: Path, videos: Pa
         assert cache.task("t").spent.misses <= CLIPS - below
 
 
-def _shared_memory() -> set[str]:
-    """Names of shared memory, without that of the database servers that other tests run."""
-    return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("PostgreSQL.")}
+def _shared_memory(pid: int) -> set[tuple[int, int]]:
+    """Shared memory, with a name or without, that a process holds open; none if it has ended."""
+    found = set()
+    with suppress(OSError):
+        for opened in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # closed by now
+                if os.readlink(opened).startswith(("/memfd:", "/dev/shm/")):
+                    found |= _file(opened)
+    return found
+
+
+def _file(path: Path) -> set[tuple[int, int]]:
+    """Device and inode of a file, if it is there."""
+    with suppress(OSError):
+        found = path.stat()
+        return {(found.st_dev, found.st_ino)}
+    return set()
 
 
 def test_a_full_bucket_gives_up_what_is_needed_last(tmp_path: Path, videos: Path, bucket: str, truth: Truth) -> None:

@@ -278,29 +278,35 @@ def test_a_smaller_budget_demotes(tmp_path: Path, images: Path, truth: Read) -> 
         assert rest_is(cache, truth)
 
 
-def test_two_tasks_share_them(tmp_path: Path, images: Path, truth: Read) -> None:
+def test_two_tasks_share_them(tmp_path: Path, images: Path, truth: Read, jobs: list[tuple[Job, Report]]) -> None:
     """What two tasks make pictures of lies in memory once, and both read it there."""
     described = tiered(tmp_path, images)
     second = described["dataset"] | {"tag": "second", "seed": 11}
     alone = described | {"dataset": second} | {"cache": described["cache"] | {"store": str(tmp_path / "alone")}}
     with viewcache.open(alone) as cache:
-        expected = read(cache, "second")
+        expected = {"train": truth, "second": read(cache, "second")}
+    del jobs[:]
     with viewcache.open(described | {"dataset": [described["dataset"], second]}) as cache:
-        found: dict[str, Read] = {"train": {}, "second": {}}
-        loaders = {task: cache.loader(task, framework="numpy").all_epochs() for task in found}
+        keys: dict[str, set[str]] = {task: set() for task in expected}
         for place in truth:
-            for task, batches in loaders.items():
-                batch = next(batches)
-                assert (batch.pop("epoch"), batch.pop("iteration")) == place
-                found[task][place] = {name: np.array(values) for name, values in batch.items()}
+            for task, batches in expected.items():
+                batch = cache.read(task, *place)
+                assert np.array_equal(batch.video[:, 0], batches[place]["image"])
+                keys[task].update(batch.keys)
             assert in_budget(cache)
             if place == (0, IMAGES // BATCH - 1):
-                residents = len(settle(cache))
-        assert same(found["train"], truth)
-        assert same(found["second"], expected)
-        assert cache.owner.dispatcher is not None
-        tally = cache.owner.dispatcher.tally.frames
-        assert tally["resident"] >= 2 * BATCH * residents * (EPOCHS - 3)
+                residents, before = settle(cache), len(jobs)
+        # A pack has the pictures of a batch that are in no other, so that most have fewer than a batch.
+        pictures = {each.video for job, _ in jobs for each in job.intermediates if each.key in residents}
+        assert len(pictures) > BATCH
+        found = dict.fromkeys(expected, 0)
+        for job, report in jobs[before:]:
+            assert job.block is not None
+            mine = sum(part.source.key in pictures for part in job.block.parts)
+            assert (report.frames.get("resident", 0), report.frames["loaded"]) == (mine, BATCH)
+            [task] = (task for task, of in keys.items() if _is_of(job, of))
+            found[task] += mine
+        assert all(found.values())
 
 
 def test_memory_that_changed_is_noticed(tmp_path: Path, images: Path, truth: Read) -> None:

@@ -1,4 +1,4 @@
--- What work has cost since it is counted, added up over all runs; written every half a minute, at the end of a run, and on DuckDB when another process looks.
+-- What work has cost since it is counted, added up over all runs; written every half a minute, at the end of a run, before an answer of cache.sql, and on DuckDB before each snapshot, which answers other processes for two seconds.
 --   class: worker, reader, planner (what the cache's own process does beside reading), or machine, which a meter measured whole
 --   stage: of a worker as in io_samples, pack with what checking takes, trial and other; of a reader plan, draw, wait and load; of a planner catalog, dispatch, plan, move, list and recover; serve of a planner is all the rest of a service's process, other of a reader that of a process that opened the cache itself, with its own work; of a machine the part that was measured
 --   cpu_s: core seconds; null where only energy was measured
