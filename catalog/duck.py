@@ -239,6 +239,9 @@ class DuckEngine(Engine):
             self.lost = False
             self._reopened.notify_all()
 
+    def hasten(self) -> None:
+        """See ``Engine.hasten``; a file is not waited for."""
+
     def _reach(self) -> None:
         """Open the files once without DuckDB: where it cannot open its log, it aborts the process (1.5.6).
 

@@ -148,5 +148,9 @@ class Engine(ABC):
         """Close every connection and open the database anew."""
 
     @abstractmethod
+    def hasten(self) -> None:
+        """The catalog is about to be closed: from now on wait no longer for a lost database than closing may take."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close every connection."""

@@ -30,7 +30,7 @@ from viewcache.catalog.statements import Given, Statement, load
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["RECONNECT_S", "PostgresEngine", "sqlalchemy_url"]
+__all__ = ["BUSY_S", "RECONNECT_S", "PostgresEngine", "sqlalchemy_url"]
 
 _TYPES = {
     "bigint": "bigint",
@@ -43,8 +43,11 @@ _TYPES = {
 }
 T = TypeVar("T")
 
-RECONNECT_S = 10.0
-"""How long a lost server is waited for, seconds."""
+RECONNECT_S = 120.0
+"""How long the owner waits for a lost server, seconds: one that is managed takes a minute or two to fail over."""
+
+BUSY_S = 10.0
+"""The same of who only reads, while the cache is closed, and of a server that is there but takes no statement now."""
 
 
 def sqlalchemy_url(url: str) -> str:
@@ -72,6 +75,7 @@ class PostgresEngine(Engine):
         self._lock = threading.Lock()
         self._idle: list[psycopg.Connection[Any]] = []
         self._owner: OwnerSession | None = None
+        self._hurries = False
         self._writing = self._connect()
         self._role = self._writing.info.user
         _open.add(self)
@@ -120,7 +124,7 @@ class PostgresEngine(Engine):
     def query(
         self, name: str, parameters: Mapping[str, object] | None = None, given: pa.Table | None = None
     ) -> pa.Table:
-        """See ``Engine.query``; waits a little for a server that restarts, which has dropped all connections."""
+        """See ``Engine.query``; waits for a server that restarts, which has dropped all connections."""
 
         def run(connection: "psycopg.Connection[Any]") -> pa.Table:
             with self._translated(connection), connection.transaction():
@@ -166,10 +170,10 @@ class PostgresEngine(Engine):
     def _connected(self, use: "Callable[[psycopg.Connection[Any]], T]") -> "tuple[T, psycopg.Connection[Any]]":
         """What ``use`` gives of a connection that nobody else uses, and the connection; `_had` takes that back.
 
-        Waits a little for a server that restarts, which has dropped all connections, or does not answer just now:
-        another connection is used then.
+        Waits for a server that restarts, which has dropped all connections, or fails over, and a little for one that
+        does not answer just now: another connection is used then.
         """
-        until = time.monotonic() + RECONNECT_S
+        begun = time.monotonic()
         while True:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -177,11 +181,12 @@ class PostgresEngine(Engine):
                 connection = connection or self._connect()
                 return use(connection), connection
             except BaseException as error:
-                may_pass = isinstance(error, errors.CatalogBusy)
+                was_lost = connection is not None and (connection.closed or connection.broken)
                 if connection is not None:
-                    may_pass |= connection.closed or connection.broken
                     connection.close()
-                if not may_pass or time.monotonic() > until:
+                may_pass = was_lost or isinstance(error, errors.CatalogBusy)
+                is_lost = was_lost or connection is None
+                if not may_pass or time.monotonic() - begun > self._patience_s(is_lost=is_lost):
                     raise
                 time.sleep(0.05)
 
@@ -194,18 +199,26 @@ class PostgresEngine(Engine):
         return True
 
     def reopen(self) -> None:
-        """See ``Engine.reopen``; waits a little for a server that restarts, or takes no changes just now."""
+        """See ``Engine.reopen``; waits for a server that restarts or fails over, or takes no changes just now."""
         self.close()
-        until = time.monotonic() + RECONNECT_S
+        begun = time.monotonic()
         while True:
             try:
                 self._writing = self._connect_again()
                 break
             except errors.CatalogBusy:
-                if time.monotonic() > until:
+                if time.monotonic() - begun > self._patience_s(is_lost=True):
                     raise
                 time.sleep(0.1)
         self.lost = False
+
+    def _patience_s(self, *, is_lost: bool) -> float:
+        """How long the server is waited for in all; to be asked each time, as closing may have begun meanwhile."""
+        return RECONNECT_S if is_lost and self._owner is not None and not self._hurries else BUSY_S
+
+    def hasten(self) -> None:
+        """See ``Engine.hasten``."""
+        self._hurries = True
 
     def _connect_again(self) -> "psycopg.Connection[Any]":
         connection = self._connect()

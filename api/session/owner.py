@@ -428,6 +428,7 @@ class Owner:
 
     def close(self, leave_s: float) -> None:
         """End planner, movers and workers, wait for callers at most ``leave_s`` seconds, commit and let go."""
+        self.catalog.hasten()
         self.observer.usage.look()  # while the threads are there
         self.end_headers()
         self.recovery.close()

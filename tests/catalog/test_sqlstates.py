@@ -235,7 +235,7 @@ def locked(url: str, table: str) -> Iterator[None]:
 @pytest.mark.parametrize("setting", ["statement_timeout", "lock_timeout"])
 def test_what_takes_too_long_is_not_lost(mine: str, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     """The error names the setting and is busy, not damage; the change waits, and is written when it can be."""
-    monkeypatch.setattr(postgres, "RECONNECT_S", 0.0)
+    monkeypatch.setattr(postgres, "BUSY_S", 0.0)
     Catalog.open(named(mine, "trainer")).close()
     execute(mine, f"alter role trainer in database {name_of(mine)} set {setting} = '1s'")
     words = "did not answer in time: .*statement_timeout or lock_timeout of role 'trainer'"

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 import viewcache
 from tests.faults.caches import config, digest_of, read_all
 from tests.faults.postgres import Server, own_server
+from tests.scheduling.harness import until
 from viewcache.api.session.cache import Cache
-from viewcache.errors import CatalogBusy, CatalogDamaged
+from viewcache.catalog import postgres
+from viewcache.errors import CatalogBusy, CatalogDamaged, ViewcacheError
 
 EPOCHS = 4
 Truth = dict[tuple[int, int], str]
@@ -85,9 +88,54 @@ def test_what_leaves_is_asked_of_a_server_that_was_restarted(server: Server, tmp
         assert cache.catalog.victims("local", 1 << 40, [], "demand") == before
 
 
+def test_a_failover_is_waited_for(
+    server: Server, tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is gone for longer than one that is busy may be costs time, and no batch."""
+    monkeypatch.setattr(postgres, "BUSY_S", 0.2)
+    wanted = config(tmp_path / "store", videos, epochs=EPOCHS, budget=124_000, catalog=server.database())
+    with viewcache.open(wanted) as cache, ThreadPoolExecutor(2, "test") as others:
+        truth = dict(read_all(cache, EPOCHS))
+        server.kill()
+        asked, reading = time.monotonic(), others.submit(lambda: dict(read_all(cache, EPOCHS)))
+        asking = others.submit(committed, cache)
+        until(lambda: time.monotonic() - asked > 2.0, "the patience with a busy server to be over")
+        assert not asking.done()
+        server.start()
+        assert asking.result()
+        assert reading.result() == truth
+        cache.catalog.flush(timeout_s=60)
+        assert cache.catalog.failure is None
+
+
+def test_closing_does_not_wait_for_a_failover(
+    server: Server, tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for the server is told when the cache is closed; the next one that is opened gives every batch."""
+    monkeypatch.setattr(postgres, "BUSY_S", 0.2)
+    wanted = config(tmp_path / "store", videos, epochs=EPOCHS, budget=124_000, catalog=server.database())
+    with ThreadPoolExecutor(1, "test") as others:
+        cache = viewcache.open(wanted)
+        truth = dict(read_all(cache, EPOCHS))
+        server.kill()
+        asking = others.submit(committed, cache)
+        begun = time.monotonic()
+        with suppress(ViewcacheError):
+            cache.close()
+        assert time.monotonic() - begun < postgres.RECONNECT_S / 4
+        with pytest.raises((CatalogBusy, CatalogDamaged), match="PostgreSQL"):
+            asking.result()
+    server.start()
+    with viewcache.open(wanted) as cache:
+        assert dict(read_all(cache, EPOCHS)) == truth
+
+
 @pytest.mark.long
-def test_the_server_is_down_while_room_is_needed(server: Server, tmp_path: Path, videos: Path) -> None:
+def test_the_server_is_down_while_room_is_needed(
+    server: Server, tmp_path: Path, videos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Readers are told that it does not answer; when it is there again every batch is right."""
+    monkeypatch.setattr(postgres, "RECONNECT_S", 5.0)
     wanted = config(tmp_path / "store", videos, epochs=EPOCHS, budget=124_000, catalog=server.database())
     with viewcache.open(wanted) as cache:
         truth = dict(read_all(cache, EPOCHS))
