@@ -81,7 +81,7 @@ class Client:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._closed = self._hurries = False
 
     @property
     def window(self) -> int:
@@ -128,6 +128,10 @@ class Client:
                 self._thread = threading.Thread(target=self._loop.run_forever, name="viewcache-remote", daemon=True)
                 self._thread.start()
             return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def hasten(self) -> None:
+        """From now on give up a request of which an attempt fails."""
+        self._hurries = True
 
     def close(self) -> None:
         """Give up what is under way, close connections and end the thread; harmless when it was done."""
@@ -220,11 +224,11 @@ class Client:
                 self._set_answers(True)
                 return answer if error is None else verdict
             if verdict is not RetryVerdict.RETRY:
-                raise self._final(doing, path, verdict, error) from None
+                raise self._final(doing, path, verdict, error, refused=not attempts) from None
             self._window.failed()
             attempts += 1
             pause = pause_s(attempts - 1, self._rng)
-            if once or time.monotonic() + pause >= until:
+            if once or self._hurries or time.monotonic() + pause >= until:
                 self._set_answers(False)
                 raise StoreUnreachable(
                     f"cannot {doing} {self._url}/{path}: {said(error)}; {attempts} attempts within "
@@ -232,13 +236,18 @@ class Client:
                 ) from None
             await asyncio.sleep(pause)
 
-    def _final(self, doing: str, path: str, verdict: RetryVerdict | None, error: Exception) -> StoreUnreachable | Full:
+    def _final(
+        self, doing: str, path: str, verdict: RetryVerdict | None, error: Exception, *, refused: bool
+    ) -> StoreUnreachable | Full:
+        """The error for an answer that ends it; ``refused`` if no attempt before it may have done something."""
         if verdict is RetryVerdict.FULL:
             return Full(f"cannot {doing} {self._url}/{path}: {said(error)}; raise the quota or lower the tier's budget")
-        return StoreUnreachable(
+        refusal = StoreUnreachable(
             f"cannot {doing} {self._url}/{path}: {said(error)}; check the bucket's name, and the credentials and "
             f"permissions of this process (environment or profile)"
         )
+        refusal.refused = refused
+        return refusal
 
     def _closed_error(self) -> Closed:
         return Closed(f"the store {self._url} was closed; open it again")

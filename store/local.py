@@ -6,7 +6,6 @@ range of one big file, which would save two calls.
 """
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -16,11 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, Full
+from viewcache.errors import BadInput, Broken, ChunkDamaged, Full
 from viewcache.failpoints import failpoint
 from viewcache.store.blocks import BLOCK, block_bytes, folder_bytes, whole_blocks
-from viewcache.store.format import FORMAT, ArrayMeta, ChunkTable, check_physical, is_physical
-from viewcache.store.marker import MARKER, UNFINISHED, write_marker
+from viewcache.store.format import ArrayMeta, ChunkTable, check_physical, is_physical
+from viewcache.store.marker import MARKER, UNFINISHED, check_format, format_of, write_marker
 from viewcache.store.reader import read_into, scan_object, verify_object
 from viewcache.store.shard_reader import FoundObject, Stored
 from viewcache.store.shard_writer import Written
@@ -268,14 +267,10 @@ class LocalTier(Tier):
 
     def _check_marker(self, marker: Path, text: bytes) -> None:
         try:
-            version = json.loads(text)["viewcache_store"]
-        except (ValueError, TypeError, LookupError, RecursionError):
-            raise BadInput(f"{marker} is not a viewcache store's marker; name another folder as cache.store") from None
-        if version != FORMAT:
-            raise BadInput(
-                f"{marker} says format {version!r}, this release reads {FORMAT}; "
-                f"use the release that wrote it, or name another folder as cache.store"
-            )
+            version = format_of(text)
+        except ChunkDamaged as error:
+            raise BadInput(f"{marker} is {error}; name another folder as cache.store") from None
+        check_format(version, marker, "name another folder as cache.store")
 
 
 def _entries(path: str) -> list["os.DirEntry[str]"]:

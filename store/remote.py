@@ -6,7 +6,6 @@ came over the network wrong and what lies there wrong look alike, so what fails 
 same wrong bytes twice are damage. See docs/design/0013-remote-tier.md.
 """
 
-import json
 import logging
 import os
 import re
@@ -21,12 +20,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.errors import BadInput, Broken, ChunkDamaged, Misuse, StoreUnreachable
+from viewcache.errors import BadInput, Broken, ChunkDamaged, Full, Misuse, StoreUnreachable
 from viewcache.failpoints import failpoint
 from viewcache.store.checksum import crc32c
 from viewcache.store.fetch import Wanted, came_again
 from viewcache.store.format import (
-    FORMAT,
     MAX_METADATA_BYTES,
     METADATA_NAME,
     ArrayMeta,
@@ -42,7 +40,7 @@ from viewcache.store.format import (
     remote_table,
     shard_name,
 )
-from viewcache.store.marker import MARKER
+from viewcache.store.marker import MARKER, MARKER_TEXT, check_format, format_of
 from viewcache.store.shard_reader import FoundObject, Stored, check_chunks, flat_rows, locate_chunks
 from viewcache.store.shard_writer import Written, bound_bytes, packed_shard, written_of
 from viewcache.store.spans import SPAN_BYTES, fill_from, spans_of
@@ -226,9 +224,7 @@ class RemoteTier(Tier):
         return size
 
     def sweep(self, dead_pid: int | None = None) -> int:
-        """Remove shards that never became objects.
-
-        Only the owner's process writes here, so a worker that died left nothing.
+        """Remove shards that never became objects; a worker that died left none, as only the owner's process writes.
 
         Args:
             dead_pid: a worker that the caller saw die: then nothing is asked of the store.
@@ -247,6 +243,10 @@ class RemoteTier(Tier):
                     if self._client.call(self._client.get(f"{folder}/{METADATA_NAME}", 0, 1)) is None:
                         removed += self._remove(folder)
         return removed
+
+    def hasten(self) -> None:
+        """See `Tier.hasten`."""
+        self._client.hasten()
 
     def close(self) -> None:
         """Close connections and end the thread; harmless when it was done, and in a forked child."""
@@ -337,8 +337,13 @@ class RemoteTier(Tier):
             # Where there is a zarr.json already, it is not ours yet: then that object is looked at.
             if made or (client.call(client.get(metadata, 0, 1)) is None and self._is(path, shard)):
                 failpoint("store.shard-written")
-                if client.call(client.put(metadata, text)) or self._is(metadata, text):
-                    return None
+                try:
+                    if client.call(client.put(metadata, text)) or self._is(metadata, text):
+                        return None
+                except (Full, StoreUnreachable) as error:
+                    if isinstance(error, Full) or error.refused:  # else it may be there
+                        self._take_back(path)
+                    raise
             try:
                 there, meta, digest = self._metadata(physical)
                 found = self._whole(physical, there, meta, digest)
@@ -350,6 +355,14 @@ class RemoteTier(Tier):
             f"object {physical} in {self.url} was replaced by others {_PUBLISH_ATTEMPTS} times; the prefix must be one "
             f"cache's own"
         )
+
+    def _take_back(self, path: str) -> None:
+        """Remove a shard that was made for nothing."""
+        try:
+            self._client.call(self._client.remove(path))
+        except StoreUnreachable as error:
+            error.refused = False  # something was done: it lies there
+            raise
 
     def _is(self, path: str, data: bytes) -> bool:
         """Whether exactly this lies there."""
@@ -408,16 +421,12 @@ class RemoteTier(Tier):
                 )
             if not self._make:
                 return
-            client.call(client.put(MARKER, json.dumps({"viewcache_store": FORMAT}).encode() + b"\n"))
+            client.call(client.put(MARKER, MARKER_TEXT))
         try:
-            version = self._look(MARKER, 0, _LOOK_BYTES, _version)
+            version = self._look(MARKER, 0, _LOOK_BYTES, format_of)
         except ChunkDamaged as error:
             raise BadInput(f"{self.url}/{MARKER}: {error}; name another prefix") from None
-        if version != FORMAT:
-            raise BadInput(
-                f"{self.url}/{MARKER} says format {version!r}, this release reads {FORMAT}; use the release that wrote "
-                f"it, or name another prefix"
-            )
+        check_format(version, f"{self.url}/{MARKER}", "name another prefix")
 
     def _not_ours(self) -> Iterator[str]:
         """Names of what no store makes. One folder of objects is looked into for all: there may be a million."""
@@ -438,10 +447,3 @@ def _shard(stored: Stored) -> str:
 def _ours(files: Mapping[str, int]) -> dict[str, int]:
     """What we made of the files of objects' folders; anything else is left alone and not counted."""
     return {path: size for path, size in files.items() if _OURS.fullmatch(path.rpartition("/")[2])}
-
-
-def _version(text: bytes) -> object:
-    try:
-        return json.loads(text)["viewcache_store"]
-    except (ValueError, TypeError, LookupError, RecursionError):
-        raise ChunkDamaged("not a viewcache store's marker") from None

@@ -85,6 +85,8 @@ def judge(error: BaseException) -> RetryVerdict:
     for each in chain:
         if (code := _code(each)) in _CODES:
             return _CODES[code]
+    if any(_STATUSES.get(_status(each)) is RetryVerdict.FULL for each in chain):  # s3fs makes EIO of it
+        return RetryVerdict.FULL
     for each in chain:
         if (verdict := _alone(each)) is not None:
             return verdict

@@ -182,6 +182,9 @@ class Tier(Budget, ABC):
         """Bytes of all objects, by looking at each."""
         return sum(size for _, size in self.iter_objects())
 
+    def hasten(self) -> None:
+        """The tier is about to be closed: from now on no request is made again that was not answered."""
+
     def close(self) -> None:
         """Let go of memory, connections and threads; harmless when it was done."""
 

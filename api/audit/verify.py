@@ -80,7 +80,7 @@ def verify(located: Located, *, repair: bool = True, progress: Progress | None =
         CatalogBusy: another process owns it.
     """
     with owned_cache(located, writable=repair) as owned:
-        catalog, tiers = owned.catalog, owned.tiers
+        catalog, tiers = owned.catalog, {name: owned.tier(name) for name in owned.tier_names}
         copies = [row for row in catalog.load_copies().to_pylist() if row["tier"] in tiers]
         recipes, reached = Recipes(catalog), Reached()
         damaged: list[str] = []

@@ -120,9 +120,9 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
         QueryRefused: a policy of the user's own failed.
     """
     with owned_cache(located, writable=not dry_run) as owned:
-        catalog, tiers = owned.catalog, owned.tiers
-        if tier not in tiers:
-            raise NotFound(f"this cache has no {tier} tier whose bytes outlive a process; it has {', '.join(tiers)}")
+        catalog, names = owned.catalog, owned.tier_names
+        if tier not in names:
+            raise NotFound(f"this cache has no {tier} tier whose bytes outlive a process; it has {', '.join(names)}")
         budget = _budget(located, catalog, tier)
         if 0 < budget < need_bytes:
             raise BadInput(
@@ -150,7 +150,7 @@ def evict(located: Located, policy: Policy, need_bytes: int, *, tier: str = LOCA
                 for name, reasons in why.items():
                     catalog.mark_evicted(reasons, name, tier=tier)
 
-            remove(catalog, [(tiers[tier], [places[each.object_id]["physical"] for each in victims])], forget)
+            remove(catalog, [(owned.tier(tier), [places[each.object_id]["physical"] for each in victims])], forget)
     return Evicted(policy.name, tier, need_bytes, free + sum(each.bytes for each in leaves), leaves, dry_run)
 
 

@@ -21,7 +21,7 @@ from viewcache.store.tier import LOCAL, REMOTE
 __all__ = ["Owned", "owned_cache", "owner_lock"]
 
 
-@dataclass(frozen=True)  # no slots: tiers is cached
+@dataclass(frozen=True)  # no slots: the URL is cached
 class Owned:
     """A closed cache while it is owned."""
 
@@ -30,23 +30,33 @@ class Owned:
     _opened: ExitStack
 
     @cached_property
-    def tiers(self) -> dict[str, Tier]:
-        """The tiers whose bytes outlive a process: local, and remote where the last run had one.
+    def remote_url(self) -> str | None:
+        """Of the bucket, if the last run had one."""
+        rows = self.catalog.query("read_tiers").to_pylist()
+        return next((row["url"] for row in rows if row["tier"] == REMOTE), None)
 
-        They count, read and delete; nothing is reserved. They are opened when they are asked for first, so that a
-        command that needs none of them works without the bucket.
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """The tiers whose bytes outlive a process: local, and remote where the last run had one."""
+        return (LOCAL,) if self.remote_url is None else (LOCAL, REMOTE)
+
+    def tier(self, name: str) -> Tier:
+        """One of them, opened now: who does not need the bucket works without it.
+
+        It counts, reads and deletes; nothing is reserved.
 
         Raises:
             StoreUnreachable: the remote tier does not answer.
         """
+        if name == LOCAL:
+            return LocalTier(self.located.root, 1)
+        assert name == REMOTE
+        assert self.remote_url is not None
         config = self.located.config
         timeouts = {spec.name: spec.timeout for spec in config.cache.tiers} if config is not None else {}
-        tiers: dict[str, Tier] = {LOCAL: LocalTier(self.located.root, 1)}
-        for row in self.catalog.query("read_tiers").to_pylist():
-            if row["tier"] == REMOTE:
-                tiers[REMOTE] = open_tier(REMOTE, row["url"], 1, timeouts.get(REMOTE, 60.0), make=False)
-                self._opened.callback(tiers[REMOTE].close)
-        return tiers
+        remote = open_tier(REMOTE, self.remote_url, 1, timeouts.get(REMOTE, 60.0), make=False)
+        self._opened.callback(remote.close)
+        return remote
 
 
 @contextmanager

@@ -153,8 +153,9 @@ class Mover:
         self._thread.start()
 
     def close(self) -> None:
-        """End; what is on its way arrives first."""
+        """End; what is on its way arrives first, unless its tier does not answer at once."""
         self._closing = True
+        self._tiers.hasten()
         self._moves.wake()
         if self._thread.is_alive():
             self._thread.join()
@@ -325,7 +326,7 @@ class Mover:
     def _out_of_local(self) -> Iterator[_Move]:
         """Above the high mark, or without room to make more: what nothing wants leaves, the rest moves down."""
         local, remote = self._tiers.local, self._tiers.get(REMOTE)
-        if not self._ledger.is_reachable(REMOTE):
+        if not self._tiers.takes("write", REMOTE):
             remote = None
         over = local.used_bytes - int(local.budget_bytes * self._watermarks.high)
         if over <= 0 and not (remote is not None and self._dispatcher.full):
@@ -398,8 +399,8 @@ class Mover:
                 where = source, copy.stored, target, codec, copy.key
                 try:
                     written = copy_object(*where, durable=self._durable, choose=choose)
-                except StoreUnreachable:
-                    if target.name == REMOTE:  # the answer may be what was lost: then it lies there
+                except StoreUnreachable as error:
+                    if target.name == REMOTE and not error.refused:  # the answer may be what was lost: it lies there
                         move.reservation.commit(_bound(copy))
                         self._tiers.delete_later(replace(copy, bytes=_bound(copy), tier=REMOTE))
                     raise
@@ -412,7 +413,10 @@ class Mover:
             _log.warning("rebuilding an object: %s", damage, extra={"action": "rebuild"})
             self._evictor.damaged(copy)
         except StoreUnreachable as error:
-            self._tiers.mark_unreachable(target.name if target.name == REMOTE else copy.tier, error)
+            if target.name == REMOTE:
+                self._tiers.mark_refusing("write", REMOTE, error)
+            else:
+                self._tiers.mark_unreachable(copy.tier, error)
         except Full as error:
             _log.warning("an object stays where it is: %s", error, extra={"action": "move_failed"})
         except Exception:  # whatever it is, the next object may move

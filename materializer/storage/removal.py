@@ -8,13 +8,20 @@ is done only where a full disk lets no row go before there is room, and then the
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
+
+import pyarrow as pa
 
 from viewcache.catalog import Catalog
-from viewcache.errors import Full
+from viewcache.catalog.records import CopyRow
+from viewcache.catalog.rows import from_table
+from viewcache.errors import Full, StoreUnreachable
 from viewcache.failpoints import failpoint
 from viewcache.store import Tier
 
 __all__ = ["remove"]
+
+_PLACE = ["tier", "physical"]
 
 _log = logging.getLogger("viewcache.storage")
 
@@ -28,18 +35,40 @@ def remove(catalog: Catalog, places: Iterable[tuple[Tier, list[str]]], forget: C
         forget: removes the rows; those of other copies may change with them.
 
     Raises:
-        StoreUnreachable: a remote tier does not answer any more; the next start finds what lies there without a row.
+        StoreUnreachable: a remote tier does not answer any more; what could not be deleted keeps its row.
     """
-    clean = catalog.begin()
+    places = list(places)
+    clean, known = catalog.begin(), catalog.load_copies()
     forget()
     recorded = _is_flushed(catalog)
     failpoint("removal.recorded")
-    for tier, physical in places:
-        tier.each(tier.delete, physical)
+    gone: set[tuple[str, str]] = set()
+    try:
+        for tier, physical in places:
+            tier.each(partial(_delete, tier, gone), physical)
+    except StoreUnreachable as error:
+        stays = [(tier.name, each) for tier, physical in places for each in physical if (tier.name, each) not in gone]
+        _record_again(catalog, known, stays)
+        raise StoreUnreachable(
+            f"{error}; {len(gone)} of {len(gone) + len(stays)} objects were removed, try again when it answers"
+        ) from error
     if not recorded and not _is_flushed(catalog):
         _log.warning("what was removed is not recorded; the next start does it", extra={"action": "removed_full"})
     elif clean:
         catalog.end()
+
+
+def _delete(tier: Tier, gone: set[tuple[str, str]], physical: str) -> None:
+    tier.delete(physical)
+    gone.add((tier.name, physical))
+
+
+def _record_again(catalog: Catalog, known: pa.Table, stays: Iterable[tuple[str, str]]) -> None:
+    """Have the rows of copies that could not be deleted once more; who reads one that was begins to make it again."""
+    ids = {(row["tier"], row["physical"]): number for number, row in enumerate(known.select(_PLACE).to_pylist())}
+    rows = [ids[each] for each in stays if each in ids]
+    catalog.mark_ready(from_table(CopyRow, known.take(rows)))
+    _is_flushed(catalog)
 
 
 def _is_flushed(catalog: Catalog) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from viewcache.materializer.clock import WorkClock
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, MemoryHandle, MemoryTier, Tier
 from viewcache.store.passing import PassingMemory
-from viewcache.store.tier import LOCAL, MEMORY, PASSING
+from viewcache.store.tier import LOCAL, MEMORY, PASSING, REMOTE
 
 __all__ = ["Loaded", "Slots", "Tiers", "load_samples"]
 
@@ -31,6 +32,7 @@ AT_ONCE = 64
 RETRY_S = 30.0
 """How long a tier that could not be reached is passed over."""
 
+Change = Literal["write", "delete"]
 Slots = NDArray[np.uint8] | Sequence[NDArray[np.uint8]]
 Loaded = dict[tuple[str, str], list[tuple[int, float, float]]]
 """Tier and codec → raw bytes, seconds and core seconds of each object that was read."""
@@ -62,10 +64,11 @@ class Tiers:
         """Where objects are made."""
         self._readers = ThreadPoolExecutor(len(self._tiers) + 1, thread_name_prefix="viewcache-tiers")
         """One batch may lie in several tiers, of which the slow ones are waited for together."""
-        self.orphans = False
-        """Something lies in a tier that the catalog has forgotten, since the tier could not be reached."""
+        self._orphans = False
         self._later: dict[str, Copy] = {}
         """By key, what is to be deleted from the remote tier when it answers again; it counts until then."""
+        self._refused: dict[Change, float] = {}
+        """Changes that the remote tier has refused, though it can be read → until when they are not asked for."""
 
     @property
     def memory(self) -> MemoryHandle | None:
@@ -155,6 +158,26 @@ class Tiers:
             return self.passing
         return self._tiers[name]
 
+    @property
+    def orphans(self) -> bool:
+        """Whether something lies in a tier that the catalog has forgotten, or may, since it could not be reached."""
+        return self._orphans or bool(self._later)
+
+    def takes(self, change: Change, tier: str) -> bool:
+        """Whether a tier can be reached, and has not refused such a change just now."""
+        refused = tier == REMOTE and self._refused.get(change, 0.0) >= time.monotonic()
+        return self._ledger.is_reachable(tier) and not refused
+
+    def mark_refusing(self, change: Change, tier: str, error: StoreUnreachable) -> None:
+        """Ask for no such change for a while where it was refused; and for nothing, where there was no answer."""
+        if not error.refused:
+            self.mark_unreachable(tier, error)
+            return
+        if self.takes(change, tier):
+            what = "tier %s refuses to %s, and is not asked to for %.0f s: %s"
+            _log.warning(what, tier, change, RETRY_S, error, extra={"action": "tier_refuses"})
+        self._refused[change] = time.monotonic() + RETRY_S
+
     def mark_unreachable(self, name: str, error: StoreUnreachable) -> None:
         """Let nothing that lies in a tier be read for a while; what is needed meanwhile is made again."""
         if self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S):
@@ -167,7 +190,7 @@ class Tiers:
             name: of the tier.
             recovered: the catalog's rows of it can be trusted; if not, the next start looks at every object there.
         """
-        self.orphans = self.orphans or not recovered
+        self._orphans = self._orphans or not recovered
         self._ledger.mark_unreachable(name, time.monotonic() + RETRY_S)
 
     def delete(self, copy: Copy) -> None:
@@ -177,7 +200,7 @@ class Tiers:
             return
         failed = True
         try:
-            if not self._ledger.is_reachable(copy.tier):  # each would wait for as long as the first one did
+            if not self.takes("delete", copy.tier):  # each would wait for as long as the first one did
                 self.delete_later(copy)
                 failed = False
             else:
@@ -190,17 +213,19 @@ class Tiers:
         try:
             self._tiers[copy.tier].delete(copy.stored.physical, copy.bytes)
         except StoreUnreachable as error:
-            self.mark_unreachable(copy.tier, error)
+            self.mark_refusing("delete", copy.tier, error)
             self.delete_later(copy)
         except Broken as error:
-            self.orphans = True
+            self._orphans = True
             _log.warning("what was to leave stays for now: %s", error, extra={"action": "delete_failed"})
             return False
         return True
 
     def delete_later(self, copy: Copy) -> None:
-        """Have what lies in the remote tier, or may lie there, deleted when that answers; it counts until then."""
-        self.orphans = True  # if there is no later: the next start looks at all that lies there
+        """Have what lies in the remote tier, or may lie there, deleted when that answers; it counts until then.
+
+        If that is not before the end, the next start looks at all that lies there.
+        """
         self._later[copy.key] = copy
 
     def is_to_leave(self, key: str) -> bool:
@@ -210,11 +235,16 @@ class Tiers:
     def delete_some(self) -> None:
         """Delete what could not be deleted before, as far as the tier answers; one thread does, which also writes."""
         for key, copy in list(self._later.items())[:AT_ONCE]:
-            if not self._ledger.is_reachable(copy.tier):
+            if not self.takes("delete", copy.tier):
                 return
             del self._later[key]
             if self._ledger.find(key, copy.tier) is None:  # else it was found there, and is of use
                 self._ledger.deleted(copy, failed=not self._deleted(copy))
+
+    def hasten(self) -> None:
+        """See `Tier.hasten`, of all tiers."""
+        for tier in self._tiers.values():
+            tier.hasten()
 
     def close(self) -> None:
         """Let go of memory, connections and threads."""

@@ -339,9 +339,14 @@ class SourceUnreachable(Broken, ConnectionError):
 
 
 class StoreUnreachable(Broken, ConnectionError):
-    """A remote store does not answer, or does not let us; what lies there is neither lost nor damaged."""
+    """A remote store does not answer, or does not let us; what lies there is neither lost nor damaged.
+
+    Attributes:
+        refused: it answered that it does not let us: nothing was done, and it may do other things.
+    """
 
     kind = "store_unreachable"
+    refused: bool = False
 
 
 class Full(Broken, OSError):

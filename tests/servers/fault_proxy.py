@@ -11,12 +11,12 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-__all__ = ["FAULTS", "FaultProxy", "Request", "proxied"]
+__all__ = ["FAULTS", "REFUSALS", "FaultProxy", "Request", "proxied"]
 
 FAULTS = ("503", "500", "reset", "truncate", "lost", "flip", "hang")
 """
@@ -29,9 +29,17 @@ FAULTS = ("503", "500", "reset", "truncate", "lost", "flip", "hang")
 - ``hang``: nothing is forwarded and nothing comes
 """
 
+REFUSALS = ("403", "507")
+"""Answered instead of being forwarded, too, but for good: access denied, and no room."""
+
 _BLOCK = 1 << 18
-_CODES = {"503": b"Service Unavailable", "500": b"Internal Server Error"}
-_NAMES = {"503": b"SlowDown", "500": b"InternalError"}
+_CODES = {
+    "503": b"Service Unavailable",
+    "500": b"Internal Server Error",
+    "403": b"Forbidden",
+    "507": b"Insufficient Storage",
+}
+_NAMES = {"503": b"SlowDown", "500": b"InternalError", "403": b"AccessDenied", "507": b"InsufficientStorage"}
 _RESET = struct.pack("ii", 1, 0)  # linger for no time: closing sends RST
 
 
@@ -70,6 +78,8 @@ class FaultProxy:
         """Chance of each fault, out of every request."""
         self.only: frozenset[str] = frozenset({"GET", "PUT", "DELETE", "HEAD", "POST"})
         """Methods that faults may strike."""
+        self.where: Callable[[Request], bool] = lambda _: True
+        """Which of these requests."""
         self.latency_s = 0.0
         """Waited before the first byte of each answer."""
         self.struck: Counter[str] = Counter()
@@ -141,9 +151,10 @@ class FaultProxy:
     def _draw(self, head: _Head) -> str:
         method, target, _ = head.first.decode("latin-1").split(" ", 2)
         path, _, query = target.partition("?")
-        self.requests.append(Request(method, unquote(path), head.fields.get(b"range", b"").decode(), query))
+        request = Request(method, unquote(path), head.fields.get(b"range", b"").decode(), query)
+        self.requests.append(request)
         at = self._rng.random()  # drawn for every request, so that a seed means the same whatever `only` says
-        if method not in self.only:
+        if method not in self.only or not self.where(request):
             return ""
         for fault, rate in self.rates.items():
             if at < rate:

@@ -13,11 +13,12 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from tests.servers.fault_proxy import FAULTS, FaultProxy, proxied
+from tests.scheduling.harness import until
+from tests.servers.fault_proxy import FAULTS, REFUSALS, FaultProxy, Request, proxied
 from tests.servers.seaweed import Seaweed, connected
 from tests.store.objects import Bytes, pixels, stored_of
 from viewcache import store
-from viewcache.errors import Closed, StoreUnreachable
+from viewcache.errors import Closed, Full, StoreUnreachable
 
 T = TypeVar("T")
 
@@ -48,6 +49,12 @@ class Site:
             tier = self._opened(deadline_s, stall_s)
             stack.callback(tier.close)
             yield proxy, tier
+
+    def names(self) -> set[str]:
+        """Names of the files that lie there."""
+        with connected(self.seaweed) as client:
+            found = client.list_objects_v2(Bucket=self.bucket, Prefix="store/").get("Contents", [])
+        return {each["Key"].removeprefix("store/") for each in found}
 
     def _opened(self, deadline_s: float, stall_s: float) -> store.RemoteTier:
         """Limits that are short for the sake of a test may be too short for a busy machine: then once more."""
@@ -270,3 +277,48 @@ def test_closing_ends_what_is_under_way(site: Site) -> None:
             for each in (batch, look):
                 with pytest.raises(Closed, match="open it again"):
                     each.result(timeout=20)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_is_refused_in_the_middle_leaves_nothing(site: Site, refusal: str) -> None:
+    """The shard was taken, what makes it an object is refused for good: the shard goes, and nothing is counted."""
+    with site.open() as (proxy, tier):
+        reservation = tier.reserve(10**6)
+        assert reservation is not None
+        proxy.rates, proxy.where = {refusal: 1.0}, _is_metadata
+        with reservation, pytest.raises(Full if refusal == "507" else StoreUnreachable) as told:
+            tier.write(_key(1), pixels(SHAPE, 1), META)
+        assert proxy.struck[refusal] == 1, "it is not asked again"
+        assert not isinstance(told.value, StoreUnreachable) or told.value.refused
+        assert site.names() == {store.MARKER}
+        assert (tier.used_bytes, tier.reserved_bytes) == (0, 0)
+        proxy.rates = {}
+        assert not tier.write(_key(1), pixels(SHAPE, 1), META).existed
+
+
+def test_a_shard_that_cannot_be_removed_may_lie_there(site: Site) -> None:
+    """Neither ``zarr.json`` nor the removal of its shard is let through: then it is not as if nothing had been done."""
+    with site.open() as (proxy, tier):
+        proxy.where = lambda request: request.method == "DELETE" or _is_metadata(request)
+        proxy.rates = {"403": 1.0}
+        with pytest.raises(StoreUnreachable) as told:
+            tier.write(_key(1), pixels(SHAPE, 1), META)
+        assert not told.value.refused
+        assert len(site.names()) == 2, "the marker and the shard"
+
+
+def _is_metadata(request: Request) -> bool:
+    return request.method == "PUT" and request.path.endswith("/zarr.json")
+
+
+def test_who_closes_asks_once(site: Site) -> None:
+    """A request that would be made again for a minute is given up at its first failure."""
+    with site.open(deadline_s=60.0) as (proxy, tier), ThreadPoolExecutor(1) as pool:
+        proxy.rates, proxy.only = {"503": 1.0}, frozenset({"PUT"})
+        writing = pool.submit(tier.write, _key(1), pixels(SHAPE, 1), META)
+        until(lambda: proxy.struck["503"] > 0, "the first attempt")
+        begun = time.monotonic()
+        tier.hasten()
+        with pytest.raises(StoreUnreachable):
+            writing.result()
+        assert time.monotonic() - begun < 5.0 + SLACK_S, "the longest pause, and an attempt"

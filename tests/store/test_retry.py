@@ -57,6 +57,7 @@ class FlexibleChecksumError(Exception):
         (OSError(errno.EIO, "x"), RetryVerdict.RETRY),
         (OSError(errno.ENOSPC, "x"), RetryVerdict.FULL),
         (_boto(507), RetryVerdict.FULL),
+        (_from(OSError(errno.EIO, "x"), _boto(507, "InsufficientStorage")), RetryVerdict.FULL),
         (_from(PermissionError("x"), _boto(403, "AccessDenied")), RetryVerdict.FINAL),
         (_boto(301, "PermanentRedirect"), RetryVerdict.FINAL),
         (_boto(501), RetryVerdict.FINAL),

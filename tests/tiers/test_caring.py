@@ -142,3 +142,59 @@ def test_a_bucket_that_does_not_answer_is_told(
             collected(Located(located.catalog, located.root, load(described)))
         proxy.rates = {}
         assert len(objects_in(seaweed, bucket)) == remote
+
+
+def test_what_an_outage_keeps_from_leaving_stays_on_record(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evict` of a bucket that takes some deletions and no more says how many; called again it does the rest."""
+    with proxied(seaweed.host, seaweed.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+        located, _, remote = made(tmp_path / "cache", videos, bucket)
+        described = tiered(tmp_path / "cache", videos, bucket)
+        described["cache"]["store"][1]["timeout"] = 1.0
+        located = Located(located.catalog, located.root, load(described))
+        found, active = policies_of(located)
+        policy = find_policy(active, found)
+        first = next(iter(sorted(objects_in(seaweed, bucket))))
+        proxy.where = lambda request: request.method == "DELETE" and first not in request.path
+        proxy.rates = {"403": 1.0}
+        with pytest.raises(StoreUnreachable, match=rf"[01] of {remote} objects were removed"):
+            evict(located, policy, 50 * 10**6, tier=REMOTE)
+        left = objects_in(seaweed, bucket)
+        assert left
+        proxy.rates = {}
+        again = evict(located, policy, 50 * 10**6, tier=REMOTE)
+        assert {each.key for each in again.leaves} == left
+        assert not objects_in(seaweed, bucket)
+
+
+def test_the_folder_is_cared_for_without_the_bucket(
+    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evict` of the folder needs no bucket, nor does a dry run; `gc` does the folder, and says what it could not."""
+    with proxied(seaweed.host, seaweed.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+        located, local, remote = made(tmp_path / "cache", videos, bucket)
+        described = tiered(tmp_path / "cache", videos, bucket)
+        described["cache"]["store"][1]["timeout"] = 1.0
+        located = Located(located.catalog, located.root, load(described))
+        found, active = policies_of(located)
+        policy = find_policy(active, found)
+        proxy.rates = {"503": 1.0}
+        assert len(evict(located, policy, 50 * 10**6, tier=REMOTE, dry_run=True).leaves) == remote
+        free = evict(located, policy, 1, dry_run=True).free_bytes
+        assert len(evict(located, policy, free + 1).leaves) == 1
+        proxy.rates = {}
+        with viewcache.open(described) as cache:
+            cache.leave("t")
+        proxy.rates = {"503": 1.0}
+        with pytest.raises(StoreUnreachable, match=rf"of the folder {local - 1} objects can be removed"):
+            collected(located, dry_run=True)
+        with pytest.raises(StoreUnreachable, match=rf"of the folder {local - 1} objects were removed"):
+            collected(located)
+        proxy.rates = {}
+        assert len(objects_in(seaweed, bucket)) == remote
+        gone = collected(located)
+        assert {each.tier.name: each.objects for each in gone.tiers} == {LOCAL: 0, REMOTE: remote}
+        assert not objects_in(seaweed, bucket)

@@ -9,6 +9,8 @@ import pytest
 import viewcache
 from tests.faults.caches import encode_videos, read_all
 from tests.scheduling.harness import until
+from tests.servers.fault_proxy import proxied
+from tests.servers.seaweed import Seaweed
 from tests.tiers.task import EPOCHS
 from tests.tiers.test_moving import Truth, lying_there, make_all, tiered
 from viewcache.api.session.cache import Cache
@@ -91,4 +93,50 @@ def test_what_is_to_leave_a_bucket_that_does_not_answer(
             assert cache.tiers[REMOTE].used_bytes == used == lying_there(cache)
         cache.owner.ledger.mark_unreachable(REMOTE, time.monotonic())  # it answers again
         until(lambda: settled(cache) and cache.tiers[REMOTE].used_bytes < used, "it to be deleted")
+        assert dict(read_all(cache, EPOCHS)) == truth
+
+
+def test_a_bucket_that_refuses_writes_is_read(
+    tmp_path: Path, videos: Path, bucket: str, truth: Truth, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its objects are not passed over, it is not asked again and again, and nothing counts that does not lie there."""
+    described = tiered(tmp_path / "cache", videos, bucket)
+    with viewcache.open(described) as cache:
+        make_all(cache, tmp_path / "cache")
+    described["cache"]["store"][0]["budget"] //= 2
+    with proxied(seaweed.host, seaweed.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+        proxy.rates, proxy.only = {"403": 1.0}, frozenset({"PUT"})
+        with viewcache.open(described) as cache:
+            assert dict(read_all(cache, EPOCHS)) == truth
+            until(lambda: proxy.struck["403"] > 0, "something to move down")
+            before = proxy.count("GET")
+            assert dict(read_all(cache, EPOCHS)) == truth
+            assert proxy.count("GET") > before
+            assert cache.owner.ledger.is_reachable(REMOTE)
+            assert not cache.owner.tiers.takes("write", REMOTE)
+            assert cache.owner.tiers.takes("delete", REMOTE)
+            assert proxy.struck["403"] <= migration.AT_ONCE, "it is not asked again at once"
+            until(lambda: settled(cache), "what leaves to be deleted")
+        proxy.rates = {}
+        with viewcache.open(described) as cache:
+            assert not cache.owner.recovered.walked, "nothing may lie there that is not known"
+
+
+def test_what_could_be_deleted_later_leaves_a_clean_end(
+    tmp_path: Path, videos: Path, bucket: str, truth: Truth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start need not look through the bucket for what has gone meanwhile."""
+    described = tiered(tmp_path / "cache", videos, bucket)
+    with viewcache.open(described) as cache:
+        make_all(cache, tmp_path / "cache")
+        until(lambda: settled(cache), "copies to have arrived")
+        copies = list(cache.owner.ledger.copies(REMOTE).values())
+        cache.owner.ledger.mark_unreachable(REMOTE, time.monotonic() + 3600)
+        cache.owner.dispatcher_now().evictor.give_up(copies)
+        until(lambda: cache.owner.tiers.orphans, "it to be found away")
+        cache.owner.ledger.mark_unreachable(REMOTE, time.monotonic())
+        until(lambda: not cache.owner.tiers.orphans, "it to be deleted")
+    with viewcache.open(described) as cache:
+        assert not cache.owner.recovered.walked
         assert dict(read_all(cache, EPOCHS)) == truth
