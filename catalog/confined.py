@@ -70,19 +70,21 @@ def ask_confined(module: str, request: Mapping[str, object], limits: QueryLimits
         QueryRefused: it refused the request, failed, or went over a limit; the message says which.
         BadInput, MissingExtra, CatalogBusy, CatalogDamaged, CatalogVersion, NotFound: what the child asks cannot be
             reached or read, or is not there.
+        Full: this process has no descriptor left for it.
     """
     head = json.dumps({**request, "limits": asdict(limits)}).encode()
     try:
-        # -P: the folder that a person stands in must not provide modules.
-        child = subprocess.run(
-            [sys.executable, "-P", "-m", module],
-            input=head + b"\n" + data,
-            capture_output=True,
-            timeout=limits.seconds + _START_S,
-            # Arrow's own allocator takes a GiB of addresses at once, which the limit on memory may not have.
-            env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
-            check=False,
-        )
+        with errors.within_limits("no process can be started for a query"):
+            # -P: the folder that a person stands in must not provide modules.
+            child = subprocess.run(
+                [sys.executable, "-P", "-m", module],
+                input=head + b"\n" + data,
+                capture_output=True,
+                timeout=limits.seconds + _START_S,
+                # Arrow's own allocator takes a GiB of addresses at once, which the limit on memory may not have.
+                env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise errors.QueryRefused(f"the query took more than {limits.seconds:g} s and was stopped") from error
     if child.returncode == _REFUSED:

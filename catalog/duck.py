@@ -6,6 +6,7 @@ then ``lost`` is set and ``reopen`` starts again on the same file.
 """
 
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -272,6 +273,10 @@ class DuckEngine(Engine):
             self.lost = self.lost or gone
             if is_full(error):
                 raise errors.Full(f"catalog {self._path}: {text}; free disk space") from error
+            if os.strerror(errno.EMFILE) in text:
+                raise errors.Full(
+                    f"catalog {self._path}: {text}; close files, or raise the limit (ulimit -n)"
+                ) from error
             if self._suspect(text):
                 cure = "open the cache again: it is rebuilt from its journal and the store"
                 raise errors.CatalogDamaged(f"catalog {self._path}: {text}; {cure}") from error

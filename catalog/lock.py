@@ -71,7 +71,9 @@ class OwnerLock:
     def _is_held_here(self) -> bool:
         """Whether this very process has the file open otherwise: a pid alone may be that of another container."""
         mine = os.fstat(self._fd)
-        for name in os.listdir("/proc/self/fd"):
+        with errors.within_limits("cannot look who owns a cache"):
+            mine_here = os.listdir("/proc/self/fd")
+        for name in mine_here:
             try:
                 if int(name) != self._fd and os.path.samestat(os.fstat(int(name)), mine):
                     return self._holder() == os.getpid()
@@ -97,9 +99,12 @@ class OwnerLock:
 
 def _open_to_write(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        with errors.within_limits(f"cannot look who owns the cache in {path.parent}"):
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except IsADirectoryError as error:
         raise errors.CatalogDamaged(f"{path} is a folder where the lock file belongs; remove it") from error
+    except errors.Full:
+        raise
     except OSError as error:
         raise errors.Broken(
             f"cannot own the cache in {path.parent}: {error.strerror}; make that folder writable for this user, or "

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from viewcache.errors import within_limits
+
 __all__ = ["private_folder"]
 
 _PREFIX = "viewcache-copy-"
@@ -29,12 +31,12 @@ def private_folder() -> Iterator[Path]:
     _sweep(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
-        held = os.open(folder / _NEW_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with within_limits(f"nothing can be copied to {folder.parent}"):
+            held = os.open(folder / _NEW_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX)
-            os.rename(
-                folder / _NEW_LOCK, folder / _LOCK
-            )  # only now: who sees it can take the lock of a dead maker only
+            # Only now: who sees it can take the lock of a dead maker only.
+            os.rename(folder / _NEW_LOCK, folder / _LOCK)
             yield folder
         finally:
             os.close(held)

@@ -168,12 +168,13 @@ class Upkeep:
         raise errors.CatalogDamaged(f"no snapshot of {self._layout.database}: it was opened again and again meanwhile")
 
     def _copy(self, fresh: Path) -> None:
-        self._copying = subprocess.Popen(
-            ["cp", "--reflink=auto", "--", str(self._layout.database), str(fresh)],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            umask=0o077,
-        )
+        with errors.within_limits(f"no snapshot of {self._layout.folder}"):
+            self._copying = subprocess.Popen(
+                ["cp", "--reflink=auto", "--", str(self._layout.database), str(fresh)],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                umask=0o077,
+            )
         with self._copying as copying:
             if self._closed:
                 copying.kill()

@@ -5,14 +5,13 @@ the databases must differ the file lies in a dialect folder beside the others; n
 decoration: parameters are checked against it and results are cast to its columns, so both databases give equal tables.
 """
 
-import errno
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from viewcache.errors import BadInput, Broken, Full, NotFound
+from viewcache.errors import BadInput, Broken, Full, NotFound, within_limits
 
 __all__ = ["DIALECTS", "Given", "Statement", "Typed", "load", "load_policy", "names", "policy_names"]
 
@@ -124,16 +123,17 @@ def load_policy(name: str, dialect: str) -> Statement:
 @cache
 def _texts(folder: Path) -> Mapping[str, str]:
     """All statements of a folder and of its dialects, read at once: later there may be no descriptor free."""
+    why = f"the SQL statements in {folder} cannot be read"
     try:
-        return {
-            path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
-            for path in folder.rglob("*.sql")
-        }
+        with within_limits(why):
+            return {
+                path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+                for path in folder.rglob("*.sql")
+            }
+    except Full:
+        raise
     except OSError as error:
-        why = f"the SQL statements in {folder} cannot be read: {error.strerror}"
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise Full(f"{why}; close files, or raise the limit (ulimit -n)") from error
-        raise Broken(f"{why}; install viewcache again") from error
+        raise Broken(f"{why}: {error.strerror}; install viewcache again") from error
 
 
 def _parse(name: str, dialect: str, source: str) -> Statement:

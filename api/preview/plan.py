@@ -16,6 +16,7 @@ import numpy as np
 from viewcache.api.config.load import Config
 from viewcache.api.preview.keeps import Keep, keeps
 from viewcache.api.queries.ask import copy_catalog
+from viewcache.api.session.placed import placed
 from viewcache.api.text import counted
 from viewcache.catalog import Catalog, records
 from viewcache.catalog.connecting import connect
@@ -244,7 +245,10 @@ def _opened(
 
     def opened(spec: TaskSpec) -> Task:
         tasks = [spec if each.name == spec.name else each for each in config.tasks]
-        return open_task(config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=tasks, whole=True)
+        with placed(spec):
+            return open_task(
+                config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=tasks, whole=True
+            )
 
     try:
         task = opened(spec)

@@ -176,6 +176,7 @@ class AttachedCache(CacheReads):
         self, source: ConfigSource | Iterable[ConfigSource], *, progress: "Progress | None" = None
     ) -> tuple[str, ...]:
         """Let further tasks join; see `Cache.join`. Those that are open already only have to be the same."""
+        self.check_open()  # before files are read that may be wrong
         return self._join(texts_of(source), progress)
 
     def _join(self, sources: Sequence[TextSource], progress: "Progress | None" = None) -> tuple[str, ...]:

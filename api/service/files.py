@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from viewcache.errors import ServiceDown, Timeout
+from viewcache.errors import ServiceDown, Timeout, within_limits
 
 __all__ = [
     "LOG",
@@ -154,8 +154,14 @@ def connect(root: Path, timeout_s: float) -> socket.socket | None:
 
     Raises:
         ServiceDown: what listens there cannot be reached, or is no socket, or there is no /proc.
+        Full: this process has no descriptor left.
     """
     _check_system()
+    with within_limits(f"cannot reach the service in {root}"):
+        return _connected(root, timeout_s)
+
+
+def _connected(root: Path, timeout_s: float) -> socket.socket | None:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.settimeout(timeout_s)
     try:
@@ -167,6 +173,8 @@ def connect(root: Path, timeout_s: float) -> socket.socket | None:
         line.close()
         if error.errno in _NOBODY:
             return None
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         if isinstance(error, PermissionError) and (owner := os.stat(root).st_uid) != os.getuid():
             raise of_another_user(root, owner) from error
         raise ServiceDown(f"cannot reach the service in {root}: {error.strerror or error}") from error

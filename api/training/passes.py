@@ -26,6 +26,7 @@ from typing import Any
 from zlib import crc32
 
 from viewcache.api.training.places import Place
+from viewcache.errors import within_limits
 
 __all__ = ["SharedPasses", "Worker", "WorkerCopy", "worker_here"]
 
@@ -92,7 +93,8 @@ class SharedPasses:
 
     def __init__(self, fd: int | None = None) -> None:
         """Share new memory, or that behind a descriptor, which is closed with this object."""
-        self._fd = os.memfd_create("viewcache-passes") if fd is None else fd
+        with within_limits("a loader needs memory that its workers share"):
+            self._fd = os.memfd_create("viewcache-passes") if fd is None else fd
         weakref.finalize(self, os.close, self._fd)
         if fd is None:
             self._write_header(0, Place(0, 0, exactly=True))

@@ -39,6 +39,8 @@ people expect, so ``except FileNotFoundError`` works. This module imports nothin
 """
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "WorkerDied",
     "WrongProcess",
     "is_unforeseen",
+    "within_limits",
 ]
 
 URL_EXTRAS = {
@@ -404,3 +407,21 @@ class WrongProcess(Misuse):
 def is_unforeseen(error: BaseException) -> bool:
     """Whether a log needs the traceback: the words of our errors and of the system's, a full disk say, are enough."""
     return not isinstance(error, ViewcacheError | OSError)
+
+
+@contextmanager
+def within_limits(doing: str) -> Iterator[None]:
+    """Tell of a process that may open no more files as of anything else that is full.
+
+    Args:
+        doing: what cannot be done then, as the message begins.
+
+    Raises:
+        Full: a descriptor was needed, and none is free.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise Full(f"{doing}: {error.strerror}; close files, or raise the limit (ulimit -n)") from error
+        raise

@@ -3,15 +3,19 @@
 import os
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.tiny import encode_folder, open_cache
+import viewcache
+from tests.tiny import config, encode_folder, open_cache
+from viewcache.api.service.attached import AttachedCache
+from viewcache.api.service.stopping import stop
 from viewcache.catalog import statements
-from viewcache.errors import ViewcacheError
+from viewcache.errors import Full, ViewcacheError
 
 pytestmark = pytest.mark.usefixtures("spawned")  # the tests' own way to wait for a process takes a descriptor
 
@@ -23,12 +27,13 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def no_descriptors() -> Iterator[None]:
-    """Nothing more can be opened."""
+def no_descriptors(but: int = 0) -> Iterator[None]:
+    """Nothing more can be opened, or so much."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    lowest = os.open(os.devnull, os.O_RDONLY)
-    os.close(lowest)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    free = [os.open(os.devnull, os.O_RDONLY) for _ in range(but + 1)]  # the lowest that there are
+    for each in free:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], hard))
     try:
         yield
     finally:
@@ -54,6 +59,41 @@ def test_a_worker_that_cannot_be_replaced_now_is_replaced_later(tmp_path: Path, 
             with pytest.raises(ViewcacheError):
                 cache.read("train", 12, 0)
         assert cache.read("train", 12, 0).video.any()
+
+
+QUESTIONS: dict[str, Callable[[Any], object]] = {
+    "sql": lambda cache: cache.sql("select count(*) from objects"),
+    "loader": lambda cache: next(iter(cache.loader("train", framework="numpy"))),
+    "frame": lambda cache: cache.frame("train", "v0", 3),
+    "read": lambda cache: cache.read("train", 1, 0),
+}
+
+
+NEEDS_NONE = {"off": {"read"}, "auto": {"read", "frame"}}
+"""Questions that take no descriptor once others were asked."""
+
+
+@pytest.mark.parametrize("service", ["off", "auto"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_whatever_is_asked_then_says_what_is_full(tmp_path: Path, videos: Path, service: str, question: str) -> None:
+    """With a few descriptors, one more each time, in a process that had no need of more before: never a raw error."""
+    ask, said = QUESTIONS[question], set[str]()
+    store = tmp_path / "s"
+    with viewcache.open(config(store, videos), service=service) as cache:
+        assert isinstance(cache, AttachedCache) == (service == "auto")
+        cache.read("train", 0, 0)
+        cache.sql("select 1")  # what is imported late takes a descriptor, too
+        for free in range(6):
+            with no_descriptors(but=free):
+                try:
+                    ask(cache)
+                except Full as error:
+                    said.add(str(error))
+            assert ask(cache) is not None
+    if service == "auto":
+        stop(store, now=True)
+    assert all("ulimit -n" in each for each in said), said
+    assert said or question in NEEDS_NONE[service], "it was never full: so this shows nothing"
 
 
 def test_statements_are_read_before_they_are_needed() -> None:
