@@ -412,13 +412,13 @@ class Mover:
         except ChunkDamaged as damage:
             _log.warning("rebuilding an object: %s", damage, extra={"action": "rebuild"})
             self._evictor.damaged(copy)
-        except StoreUnreachable as error:
+        except (Full, StoreUnreachable) as error:
             if target.name == REMOTE:
                 self._tiers.mark_refusing("write", REMOTE, error)
-            else:
+            elif isinstance(error, StoreUnreachable):
                 self._tiers.mark_unreachable(copy.tier, error)
-        except Full as error:
-            _log.warning("an object stays where it is: %s", error, extra={"action": "move_failed"})
+            else:
+                _log.warning("an object stays where it is: %s", error, extra={"action": "move_failed"})
         except Exception:  # whatever it is, the next object may move
             _log.exception("an object could not be moved", extra={"action": "move_failed"})
         finally:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.catalog.records import IoSampleRow
-from viewcache.errors import Broken, ChunkDamaged, StoreUnreachable
+from viewcache.errors import Broken, ChunkDamaged, Full, StoreUnreachable
 from viewcache.materializer.clock import WorkClock
 from viewcache.materializer.storage.ledger import Copy, Ledger
 from viewcache.store import LocalTier, MemoryHandle, MemoryTier, Tier
@@ -168,9 +168,9 @@ class Tiers:
         refused = tier == REMOTE and self._refused.get(change, 0.0) >= time.monotonic()
         return self._ledger.is_reachable(tier) and not refused
 
-    def mark_refusing(self, change: Change, tier: str, error: StoreUnreachable) -> None:
+    def mark_refusing(self, change: Change, tier: str, error: Full | StoreUnreachable) -> None:
         """Ask for no such change for a while where it was refused; and for nothing, where there was no answer."""
-        if not error.refused:
+        if isinstance(error, StoreUnreachable) and not error.refused:
             self.mark_unreachable(tier, error)
             return
         if self.takes(change, tier):

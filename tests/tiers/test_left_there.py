@@ -9,7 +9,7 @@ import pytest
 import viewcache
 from tests.faults.caches import encode_videos, read_all
 from tests.scheduling.harness import until
-from tests.servers.fault_proxy import proxied
+from tests.servers.fault_proxy import REFUSALS, proxied
 from tests.servers.seaweed import Seaweed
 from tests.tiers.task import EPOCHS
 from tests.tiers.test_moving import Truth, lying_there, make_all, tiered
@@ -96,8 +96,15 @@ def test_what_is_to_leave_a_bucket_that_does_not_answer(
         assert dict(read_all(cache, EPOCHS)) == truth
 
 
+@pytest.mark.parametrize("refusal", REFUSALS)
 def test_a_bucket_that_refuses_writes_is_read(
-    tmp_path: Path, videos: Path, bucket: str, truth: Truth, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    videos: Path,
+    bucket: str,
+    truth: Truth,
+    seaweed: Seaweed,
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: str,
 ) -> None:
     """Its objects are not passed over, it is not asked again and again, and nothing counts that does not lie there."""
     described = tiered(tmp_path / "cache", videos, bucket)
@@ -106,17 +113,17 @@ def test_a_bucket_that_refuses_writes_is_read(
     described["cache"]["store"][0]["budget"] //= 2
     with proxied(seaweed.host, seaweed.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
-        proxy.rates, proxy.only = {"403": 1.0}, frozenset({"PUT"})
+        proxy.rates, proxy.only = {refusal: 1.0}, frozenset({"PUT"})
         with viewcache.open(described) as cache:
             assert dict(read_all(cache, EPOCHS)) == truth
-            until(lambda: proxy.struck["403"] > 0, "something to move down")
+            until(lambda: proxy.struck[refusal] > 0, "something to move down")
             before = proxy.count("GET")
             assert dict(read_all(cache, EPOCHS)) == truth
             assert proxy.count("GET") > before
             assert cache.owner.ledger.is_reachable(REMOTE)
             assert not cache.owner.tiers.takes("write", REMOTE)
             assert cache.owner.tiers.takes("delete", REMOTE)
-            assert proxy.struck["403"] <= migration.AT_ONCE, "it is not asked again at once"
+            assert proxy.struck[refusal] <= migration.AT_ONCE, "it is not asked again at once"
             until(lambda: settled(cache), "what leaves to be deleted")
         proxy.rates = {}
         with viewcache.open(described) as cache:
