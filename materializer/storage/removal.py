@@ -64,7 +64,7 @@ def _delete(tier: Tier, gone: set[tuple[str, str]], physical: str) -> None:
 
 
 def _record_again(catalog: Catalog, known: pa.Table, stays: Iterable[tuple[str, str]]) -> None:
-    """Have the rows of copies that could not be deleted once more; who reads one that was begins to make it again."""
+    """Have the rows of copies that could not be deleted once more; of which a part is gone is found when it is read."""
     ids = {(row["tier"], row["physical"]): number for number, row in enumerate(known.select(_PLACE).to_pylist())}
     rows = [ids[each] for each in stays if each in ids]
     catalog.mark_ready(from_table(CopyRow, known.take(rows)))

@@ -1,5 +1,7 @@
 """`viewcache gc`, `evict` and `doctor` over a folder and a real bucket."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 import viewcache
-from tests.servers.fault_proxy import proxied
+from tests.servers.fault_proxy import FaultProxy, proxied
 from tests.servers.seaweed import Seaweed, connected, make_bucket
 from tests.tiers.test_moving import CLIPS, make_all, tiered
 from viewcache.api.config.find import Located
@@ -16,7 +18,7 @@ from viewcache.api.upkeep.doctor_cache import Recorded
 from viewcache.api.upkeep.doctor_cache import bucket as look_at_bucket
 from viewcache.api.upkeep.evict import evict, policies_of
 from viewcache.api.upkeep.gc import collected
-from viewcache.catalog.policies import find_policy
+from viewcache.catalog.policies import Policy, find_policy
 from viewcache.errors import NotFound, StoreUnreachable
 from viewcache.store import ArrayMeta, open_tier
 from viewcache.store.tier import LOCAL, REMOTE
@@ -144,35 +146,23 @@ def test_a_bucket_that_does_not_answer_is_told(
         assert len(objects_in(seaweed, bucket)) == remote
 
 
-def test_what_an_outage_keeps_from_leaving_stays_on_record(
-    tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`evict` of a bucket that takes some deletions and no more says how many; called again it does the rest."""
-    with proxied(seaweed.host, seaweed.port) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
-        located, _, remote = made(tmp_path / "cache", videos, bucket)
-        described = tiered(tmp_path / "cache", videos, bucket)
-        described["cache"]["store"][1]["timeout"] = 1.0
-        located = Located(located.catalog, located.root, load(described))
-        found, active = policies_of(located)
-        policy = find_policy(active, found)
-        first = next(iter(sorted(objects_in(seaweed, bucket))))
-        proxy.where = lambda request: request.method == "DELETE" and first not in request.path
-        proxy.rates = {"403": 1.0}
-        with pytest.raises(StoreUnreachable, match=rf"[01] of {remote} objects were removed"):
-            evict(located, policy, 50 * 10**6, tier=REMOTE)
-        left = objects_in(seaweed, bucket)
-        assert left
-        proxy.rates = {}
-        again = evict(located, policy, 50 * 10**6, tier=REMOTE)
-        assert {each.key for each in again.leaves} == left
-        assert not objects_in(seaweed, bucket)
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A cache with everything made, whose bucket lies behind a proxy and is waited for one second."""
+
+    proxy: FaultProxy
+    described: Any
+    located: Located
+    local: int
+    remote: int
+    policy: Policy
 
 
-def test_the_folder_is_cared_for_without_the_bucket(
+@pytest.fixture
+def behind(
     tmp_path: Path, videos: Path, bucket: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`evict` of the folder needs no bucket, nor does a dry run; `gc` does the folder, and says what it could not."""
+) -> Iterator[Behind]:
+    """One that nobody has open."""
     with proxied(seaweed.host, seaweed.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
         located, local, remote = made(tmp_path / "cache", videos, bucket)
@@ -180,21 +170,41 @@ def test_the_folder_is_cared_for_without_the_bucket(
         described["cache"]["store"][1]["timeout"] = 1.0
         located = Located(located.catalog, located.root, load(described))
         found, active = policies_of(located)
-        policy = find_policy(active, found)
-        proxy.rates = {"503": 1.0}
-        assert len(evict(located, policy, 50 * 10**6, tier=REMOTE, dry_run=True).leaves) == remote
-        free = evict(located, policy, 1, dry_run=True).free_bytes
-        assert len(evict(located, policy, free + 1).leaves) == 1
-        proxy.rates = {}
-        with viewcache.open(described) as cache:
-            cache.leave("t")
-        proxy.rates = {"503": 1.0}
-        with pytest.raises(StoreUnreachable, match=rf"of the folder {local - 1} objects can be removed"):
-            collected(located, dry_run=True)
-        with pytest.raises(StoreUnreachable, match=rf"of the folder {local - 1} objects were removed"):
-            collected(located)
-        proxy.rates = {}
-        assert len(objects_in(seaweed, bucket)) == remote
-        gone = collected(located)
-        assert {each.tier.name: each.objects for each in gone.tiers} == {LOCAL: 0, REMOTE: remote}
-        assert not objects_in(seaweed, bucket)
+        yield Behind(proxy, described, located, local, remote, find_policy(active, found))
+
+
+def test_what_an_outage_keeps_from_leaving_stays_on_record(behind: Behind, bucket: str, seaweed: Seaweed) -> None:
+    """`evict` of a bucket that takes some deletions and no more says how many; called again it does the rest."""
+    first = min(objects_in(seaweed, bucket))
+    behind.proxy.where = lambda request: request.method == "DELETE" and first not in request.path
+    behind.proxy.rates = {"403": 1.0}
+    with pytest.raises(StoreUnreachable, match=rf"[01] of {behind.remote} objects were removed"):
+        evict(behind.located, behind.policy, 50 * 10**6, tier=REMOTE)
+    left = objects_in(seaweed, bucket)
+    assert left
+    behind.proxy.rates = {}
+    again = evict(behind.located, behind.policy, 50 * 10**6, tier=REMOTE)
+    assert {each.key for each in again.leaves} == left
+    assert not objects_in(seaweed, bucket)
+
+
+def test_the_folder_is_cared_for_without_the_bucket(behind: Behind, bucket: str, seaweed: Seaweed) -> None:
+    """`evict` of the folder needs no bucket, nor does a dry run; `gc` does the folder, and says what it could not."""
+    located, policy, away = behind.located, behind.policy, {"503": 1.0}
+    behind.proxy.rates = away
+    assert len(evict(located, policy, 50 * 10**6, tier=REMOTE, dry_run=True).leaves) == behind.remote
+    free = evict(located, policy, 1, dry_run=True).free_bytes
+    assert len(evict(located, policy, free + 1).leaves) == 1
+    behind.proxy.rates = {}
+    with viewcache.open(behind.described) as cache:
+        cache.leave("t")
+    behind.proxy.rates = away
+    with pytest.raises(StoreUnreachable, match=rf"of the folder {behind.local - 1} objects can be removed"):
+        collected(located, dry_run=True)
+    with pytest.raises(StoreUnreachable, match=rf"of the folder {behind.local - 1} objects were removed"):
+        collected(located)
+    behind.proxy.rates = {}
+    assert len(objects_in(seaweed, bucket)) == behind.remote
+    gone = collected(located)
+    assert {each.tier.name: each.objects for each in gone.tiers} == {LOCAL: 0, REMOTE: behind.remote}
+    assert not objects_in(seaweed, bucket)
