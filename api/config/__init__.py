@@ -28,6 +28,7 @@ In the order of work:
 - ``labels``: the label table, names of classes, columns that come with a batch
 - ``split``: how a dataset is parted, and which part a task has
 - ``load``: files, text or a mapping to specs
+- ``placed``: errors of a task begin with its place in the configuration
 - ``settings``: those of a cache that is open, and what a configuration says otherwise
 - ``documents``: a configuration on its way to another process
 - ``schema``: the JSON Schema and `docs/config.md`, from the same table

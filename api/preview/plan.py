@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from viewcache.api.config.load import Config
+from viewcache.api.config.placed import placed
 from viewcache.api.preview.keeps import Keep, keeps
 from viewcache.api.queries.ask import copy_catalog
-from viewcache.api.session.placed import placed
 from viewcache.api.text import counted
 from viewcache.catalog import Catalog, records
 from viewcache.catalog.connecting import connect

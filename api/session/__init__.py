@@ -3,7 +3,6 @@
 In the order of work:
 
 - ``storage``: an open cache's tiers, recovered, and their ledger
-- ``placed``: errors of a task begin with its place in the configuration
 - ``sql``: SQL from Python, as an Arrow table
 - ``made``: how far making ahead is, as a plain value
 - ``making``: making ahead: predicted, progress, measured

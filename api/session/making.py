@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from viewcache.api.config.placed import placed
 from viewcache.api.session.made import Making
-from viewcache.api.session.placed import placed
 from viewcache.materializer.gate import Gate
 from viewcache.materializer.retention.chosen import IndexOf, to_come
 from viewcache.materializer.retention.forecast import Forecast, forecast

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from viewcache.api.config.load import Config, ConfigSource, load_more
+from viewcache.api.config.placed import placed
 from viewcache.api.session.admitting import check_same
 from viewcache.api.session.counting import counted
 from viewcache.api.session.observing import observer_of, usage_of
-from viewcache.api.session.placed import placed
 from viewcache.api.session.storage import Storage, forget_volatile, open_storage, shrink
 from viewcache.catalog import Catalog
 from viewcache.catalog.lock import OwnerLock

@@ -48,7 +48,10 @@ KINDS = {
 }
 """Released kinds: append, never change. Logs, --json and users' scripts depend on them."""
 
-CLASSES = {name: getattr(errors, name) for name in errors.__all__ if name not in ("ConfigCode", "is_unforeseen")}
+BESIDE = ("ConfigCode", "is_unforeseen", "within_limits")
+"""What the module has beside them."""
+
+CLASSES = {name: getattr(errors, name) for name in errors.__all__ if name not in BESIDE}
 FOREIGN = {
     "ValueError": "a parser's private signal, if a module of the same folder catches it by name",
     "AttributeError": "module and object __getattr__ must raise it",
