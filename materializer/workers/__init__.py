@@ -14,6 +14,7 @@ In the order of work:
 - ``frame``: one frame and what has been made of it
 - ``sampling``: the codec of an object, by a sample of it
 - ``make``: decode once, give every frame to all that need it
+- ``page_cache``: how much of a file the page cache has
 - ``ahead``: the device reads what a job will need while the worker decodes
 - ``image``: pictures of one image without a job of its own
 - ``blocks``: what is wanted of several images: pictures to be kept, and blocks

@@ -10,6 +10,8 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from viewcache.materializer.workers.page_cache import cached_pages
+
 __all__ = ["Extent", "announce", "is_in_memory"]
 
 MOST_OPEN = 16
@@ -75,6 +77,9 @@ def is_in_memory(file: int, extent: Extent) -> bool:
     Raises:
         OSError: the file system cannot tell.
     """
+    pages = cached_pages(file, extent.middle, 1)
+    if pages is not None:
+        return bool(pages)
     try:
         return bool(os.preadv(file, [bytearray(1)], extent.middle, os.RWF_NOWAIT))
     except BlockingIOError:

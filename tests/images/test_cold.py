@@ -21,6 +21,7 @@ from viewcache.materializer.profiling.cold import drop, is_warm, read_cold, warm
 from viewcache.materializer.workers.ahead import Extent, announce
 from viewcache.materializer.workers.blocks import make_job
 from viewcache.materializer.workers.job import FolderTarget, Job, Made, Report
+from viewcache.materializer.workers.page_cache import cached_pages
 from viewcache.store import LocalTier
 
 SIZE = 300_000
@@ -227,3 +228,25 @@ def test_a_system_without_mounts_is_told(tmp_path: Path) -> None:
     """The error names the file that is not there."""
     with pytest.raises(Broken, match="gone"):
         mount_of("/", str(tmp_path / "gone"))
+
+
+def test_looking_brings_nothing_in(files: list[Path]) -> None:
+    """What was dropped stays so however often it is looked at; part of a file that was read is in memory."""
+    drop(whole(files))
+    with files[0].open("rb") as file:
+        if cached_pages(file.fileno(), 0, 0) is None:
+            pytest.skip("this kernel does not tell what its page cache has (cachestat, Linux 6.5)")
+        for _ in range(50):
+            assert not any(is_warm(extent) for extent in whole(files))
+        assert cached_pages(file.fileno(), 0, 0) == 0
+        file.read()
+        assert cached_pages(file.fileno(), 0, 0) == -(-SIZE // mmap.PAGESIZE)
+        assert cached_pages(file.fileno(), 2 * mmap.PAGESIZE, 1) == 1
+    assert [resident(path) for path in files[1:]] == [0] * (len(files) - 1)
+
+
+def test_where_the_system_does_not_tell_a_byte_is_asked_for(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an older kernel: what is in memory is found there."""
+    monkeypatch.setattr("viewcache.materializer.workers.ahead.cached_pages", lambda *_: None)
+    warm(whole(files))
+    assert all(is_warm(extent) for extent in whole(files))
