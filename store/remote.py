@@ -342,7 +342,7 @@ class RemoteTier(Tier):
                         return None
                 except (Full, StoreUnreachable) as error:
                     if isinstance(error, Full) or error.refused:  # else it may be there
-                        self._take_back(path)
+                        self._take_back(physical)
                     raise
             try:
                 there, meta, digest = self._metadata(physical)
@@ -356,10 +356,10 @@ class RemoteTier(Tier):
             f"cache's own"
         )
 
-    def _take_back(self, path: str) -> None:
-        """Remove a shard that was made for nothing."""
+    def _take_back(self, physical: str) -> None:
+        """Remove what was made of an object, also by an attempt whose answer was lost."""
         try:
-            self._client.call(self._client.remove(path))
+            self._remove(physical)
         except StoreUnreachable as error:
             error.refused = False  # something was done: it lies there
             raise

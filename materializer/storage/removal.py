@@ -12,12 +12,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from viewcache.catalog import Catalog
+from viewcache.catalog import Catalog, schemas
 from viewcache.catalog.records import CopyRow
 from viewcache.catalog.rows import from_table
 from viewcache.errors import Full, StoreUnreachable
 from viewcache.failpoints import failpoint
 from viewcache.store import Tier
+from viewcache.store.tier import REMOTE
 
 __all__ = ["remove"]
 
@@ -38,7 +39,8 @@ def remove(catalog: Catalog, places: Iterable[tuple[Tier, list[str]]], forget: C
         StoreUnreachable: a remote tier does not answer any more; what could not be deleted keeps its row.
     """
     places = list(places)
-    clean, known = catalog.begin(), catalog.load_copies()
+    clean = catalog.begin()
+    known = catalog.load_copies() if any(tier.name == REMOTE for tier, _ in places) else schemas.COPY.empty_table()
     forget()
     recorded = _is_flushed(catalog)
     failpoint("removal.recorded")
