@@ -26,6 +26,7 @@ In the order of work:
 - ``schemas``: their bulk forms, as Arrow schemas
 - ``rows``: row objects to Arrow and back
 - ``records``: the values that pass through the door
+- ``kinds``: what kinds of objects there are
 - ``door``: the one door to the database, in verbs: record a plan, mark ready, what is due
 - ``tasks``: what registering datasets, videos, tasks and draws means
 - ``plans``: a plan, checked and recorded in bulk

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from viewcache.catalog.kinds import ObjectKind
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -19,7 +21,6 @@ __all__ = [
     "EventRow",
     "GenerationRow",
     "IoSampleRow",
-    "ObjectKind",
     "ObjectRow",
     "PlanTables",
     "ProgressRow",
@@ -162,25 +163,6 @@ class GenerationRow:
     """Frames between the possible clip starts of one phase: the gcd of the group's strides; None likewise."""
     generation_id: int = 0
     group_id: int = 0
-
-
-class ObjectKind(StrEnum):
-    """What an object holds; the words stand in the catalog and beside the stored bytes."""
-
-    CLIP = "clip"
-    """A finished clip."""
-    BLOCK = "block"
-    """Finished clips of several images of a batch."""
-    FRAMES = "frames"
-    """Frames of a video as decoded."""
-    AUG = "aug"
-    """Frames of a video after some steps."""
-    AUDIO = "audio"
-    """The audio of a clip."""
-    PACK = "pack"
-    """Pictures of several images after some steps, which are kept together."""
-    SOURCE = "source"
-    """The encoded bytes of a video's file, kept near because it lies far away."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from viewcache.api.queries.status import Status, as_number
 from viewcache.api.text import counted, duration, printable, size
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.telemetry.stalls import CAUSES
 

@@ -18,9 +18,10 @@ from viewcache.api.config.placed import placed
 from viewcache.api.preview.keeps import Keep, keeps
 from viewcache.api.queries.ask import copy_catalog
 from viewcache.api.text import counted
-from viewcache.catalog import Catalog, records
+from viewcache.catalog import Catalog
 from viewcache.catalog.connecting import connect
 from viewcache.catalog.files import CatalogFiles
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.catalog.opening import is_postgresql
 from viewcache.catalog.policies import check_policy
 from viewcache.catalog.private import private_folder
@@ -305,9 +306,9 @@ def _preview(config: Config, task: Task, number: int, catalog: Catalog, warnings
 
 def _clips_in(kind: KindPreview, clip_bytes: int) -> int:
     """How many clips lie in the objects of a kind that are kept: those of images lie in blocks."""
-    if kind.kind == records.ObjectKind.BLOCK:
+    if kind.kind == ObjectKind.BLOCK:
         return kind.kept_bytes // clip_bytes
-    return kind.kept if kind.kind == records.ObjectKind.CLIP else 0
+    return kind.kept if kind.kind == ObjectKind.CLIP else 0
 
 
 def _kinds(catalog: Catalog, task: Task, number: int) -> tuple[KindPreview, ...]:

@@ -7,9 +7,12 @@ op workers is loaded only where there are any: every worker process would pay fo
 
 import json
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from viewcache.materializer import ops
-from viewcache.materializer.spec import CacheSpec
+
+if TYPE_CHECKING:
+    from viewcache.materializer.spec import CacheSpec
 
 __all__ = ["OpSources"]
 
@@ -28,7 +31,7 @@ class OpSources:
     """How long a worker may say nothing because it waits for op workers, seconds."""
 
     @classmethod
-    def of(cls, cache: CacheSpec) -> "OpSources":
+    def of(cls, cache: "CacheSpec") -> "OpSources":
         """What the settings of a cache name; its operations have been loaded in this process."""
         known = ops.fingerprints(ops.load_modules(cache.op_modules))
         if not cache.op_workers:

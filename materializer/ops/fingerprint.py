@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -119,8 +118,12 @@ def _is_read(code: CodeType, module: str) -> bool:
 # Where that is from ---------------------------------------------------------------------------------------------------
 
 
-_distributions = cache(packages_distributions)
-"""Which distributions each package is of: to ask takes a fifth of a second, and workers ask when they start, too."""
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Which distributions each package is of: to ask takes a fifth of a second; workers that start ask, too."""
+    from importlib.metadata import packages_distributions  # not above: it loads the parser of mail
+
+    return packages_distributions()
 
 
 def _told_apart(modules: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -163,6 +166,8 @@ def _source(what: Any, whose: str = "its source") -> str:
 
 
 def _version(distribution: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(distribution)
     except PackageNotFoundError:

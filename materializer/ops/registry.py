@@ -8,14 +8,17 @@ import importlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import entry_points
 from threading import Lock
 from types import FunctionType
+from typing import TYPE_CHECKING
 
 from viewcache.errors import BadInput, Broken
 from viewcache.materializer.ops.base import ClipOp, FrameOp, Op, ReadOp, TimeOp
 from viewcache.materializer.ops.transforms import Transform
 from viewcache.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "ELSEWHERE",
@@ -115,7 +118,7 @@ def get(name: str) -> Op:
         raise Broken(_refused[name])
     if op is not None:
         return op
-    for entry in entry_points(group=ENTRY_POINTS):
+    for entry in _installed():
         if entry.name == name:
             return _load_entry(name, entry.value, entry.load())
     known = names()
@@ -218,8 +221,14 @@ def fingerprints(wanted: Iterable[str]) -> dict[str, str]:
 
 def names() -> tuple[str, ...]:
     """Return the names of all operations: built in, registered and installed, sorted."""
-    installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
-    return tuple(sorted({*builtin_names(), *_custom, *installed}))
+    return tuple(sorted({*builtin_names(), *_custom, *(entry.name for entry in _installed())}))
+
+
+def _installed() -> "Iterable[EntryPoint]":
+    """Operations that other distributions bring."""
+    from importlib.metadata import entry_points  # not above: it loads the parser of mail, in each process that works
+
+    return entry_points(group=ENTRY_POINTS)
 
 
 def builtin_names() -> tuple[str, ...]:

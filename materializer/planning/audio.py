@@ -10,7 +10,7 @@ from dataclasses import asdict
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.dataset.texts import Keys
 from viewcache.materializer.keys import digests, hash_of
 from viewcache.materializer.planning.program import Program

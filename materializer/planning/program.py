@@ -9,13 +9,15 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from viewcache.materializer.ops import ClipOp, FrameOp, TimeOp, get
 from viewcache.materializer.ops.failures import is_ours, op_failed
-from viewcache.materializer.spec import OpCall
+
+if TYPE_CHECKING:
+    from viewcache.materializer.spec import OpCall
 
 __all__ = ["FrameStep", "FrameTree", "Instruction", "InstructionKind", "Program", "finish", "grow", "source_frames"]
 
@@ -48,7 +50,7 @@ class Instruction:
     """How many numbers of the row are its own."""
 
     @classmethod
-    def of(cls, call: OpCall, source: int, target: int, column: int) -> "Instruction":
+    def of(cls, call: "OpCall", source: int, target: int, column: int) -> "Instruction":
         """The instruction for a call as written in the configuration."""
         width = len(get(call.name).columns)
         return cls(InstructionKind.OP, (source,), target, call.name, call.params, column, width)

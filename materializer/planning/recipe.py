@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.media.facts import Claims
 from viewcache.materializer.media.kept import CHUNK_BYTES
 from viewcache.materializer.media.loss import GROUP as LOSSY_GROUP
@@ -16,10 +16,12 @@ from viewcache.materializer.media.source import Stamp, shown
 from viewcache.materializer.planning.packs import PackLayout, pack_key, pack_layout
 from viewcache.materializer.planning.program import Program
 from viewcache.materializer.planning.size import clip_bound
-from viewcache.materializer.spec import AudioSpec
 from viewcache.store import ENCODED, Stored
 from viewcache.store.codec_choice import CodecTable
 from viewcache.store.tier import LOCAL
+
+if TYPE_CHECKING:
+    from viewcache.materializer.spec import AudioSpec
 
 __all__ = [
     "GROUP",
@@ -75,7 +77,7 @@ class Recipe:
     """Whether the codec is part of what was decided to be kept; else it is chosen when the object is made."""
     codecs: CodecTable | None = None
     """What each codec costs, if a sample of the object is to say which it gets: then ``codec`` says nothing."""
-    audio: AudioSpec | None = None
+    audio: "AudioSpec | None" = None
     """Of an object of kind ``audio``: what it is; ``frames`` is then the clip's first frame, when the audio begins."""
     parts: Sequence[Part] = ()
     """Of an object of kind ``block``: its clips, one behind the other on the first axis, a chunk each. Of one of kind

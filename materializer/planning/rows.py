@@ -13,7 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import GenerationRow, ObjectKind, PlanTables
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import GenerationRow, PlanTables
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.keys import as_text
 from viewcache.materializer.media.media_index import DecodeCost, MediaIndex

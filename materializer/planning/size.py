@@ -1,14 +1,16 @@
 """How large a plan may be, and the most bytes that an object of it takes on disk."""
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from viewcache.errors import ConfigCode, ConfigError
-from viewcache.materializer.spec import TaskSpec
 from viewcache.store.blocks import OBJECT_BOUND
 from viewcache.store.format import ALIGNMENT, CRC_BYTES
+
+if TYPE_CHECKING:
+    from viewcache.materializer.spec import TaskSpec
 
 __all__ = ["MOST_CLIPS", "check_size", "clip_bound"]
 
@@ -29,7 +31,7 @@ def clip_bound(clip_bytes: N, frames: N) -> N:
     return clip_bytes + clip_bytes // 128 + FRAME_BOUND * frames + METADATA_BOUND + OBJECT_BOUND
 
 
-def check_size(task: TaskSpec, epochs_per_generation: int, videos: int) -> None:
+def check_size(task: "TaskSpec", epochs_per_generation: int, videos: int) -> None:
     """Refuse a task whose generations would not fit into memory, before anything of it is recorded.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.errors import BadInput
 from viewcache.materializer.media.source import is_local, local_path, shown
 from viewcache.materializer.planning.packs import MOST_BYTES, pieces

@@ -15,7 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.errors import Broken, ViewNotFound
 from viewcache.materializer.choices import BranchType

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.choices import KeepRule
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.arrays import distinct
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.ops import NativeOp, get

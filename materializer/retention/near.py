@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.media.kept import CHUNK_BYTES, kept_key
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.planning.cost import CostModel

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.planning.packs import pack_layout, pieces
 from viewcache.materializer.planning.recipe import IntermediateObject, Recipe, pack_recipe
 from viewcache.materializer.planning.rows import ids_of

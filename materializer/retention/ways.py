@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.media.source import Stamp

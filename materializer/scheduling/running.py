@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from viewcache.catalog.records import IoSampleRow, ObjectKind
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import IoSampleRow
 from viewcache.errors import BadVideo, Broken, Full, ViewcacheError
 from viewcache.materializer.planning.cost import work_rows
 from viewcache.materializer.planning.devices import SOURCE

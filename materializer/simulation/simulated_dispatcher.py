@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.errors import Full
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.scheduling.driver import Driver

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from viewcache.catalog.records import IoSampleRow, ObjectKind
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.ladder import trial_rows, trials_of
 from viewcache.materializer.planning.prices import Prices
 from viewcache.materializer.planning.recipe import Recipe

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import CopyRow, ObjectKind
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import CopyRow
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.packs import pack_key, pack_layout

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import CopyRow, ObjectKind
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import CopyRow
 from viewcache.store import ChunkTable, Stored, Written, physical_of
 from viewcache.store.format import ELEMENT_BYTES
 from viewcache.store.tier import LOCAL

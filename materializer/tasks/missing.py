@@ -13,7 +13,8 @@ from threading import Lock
 import numpy as np
 
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import EventRow, ObjectKind, SubstitutionRow
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import EventRow, SubstitutionRow
 from viewcache.materializer.choices import OnChangedVideo
 from viewcache.materializer.dataset.dataset import Dataset
 from viewcache.materializer.media.source import NO_FILE, stamp_now

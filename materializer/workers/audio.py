@@ -6,6 +6,7 @@ It begins with the frame that a clip begins with, and so with the very moment th
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from viewcache.materializer.media.audio import AudioTrack, NoSuchTrack, NoTrack,
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.media.source import Source, shown
 from viewcache.materializer.planning.recipe import Recipe
-from viewcache.materializer.spec import AudioSpec
+
+if TYPE_CHECKING:
+    from viewcache.materializer.spec import AudioSpec
 
 __all__ = ["AudioMaker", "MadeAudio"]
 
@@ -56,7 +59,7 @@ class AudioMaker:
         for audio, some in alike.items():
             yield from self._pass(audio, some, stop)
 
-    def _pass(self, audio: AudioSpec, recipes: Sequence[Recipe], stop: Callable[[], bool]) -> Iterator[MadeAudio]:
+    def _pass(self, audio: "AudioSpec", recipes: Sequence[Recipe], stop: Callable[[], bool]) -> Iterator[MadeAudio]:
         of = [(Stretch(self._time(recipe), np.zeros(audio.shape, np.float32)), recipe) for recipe in recipes]
         recipe_of = {id(stretch): recipe for stretch, recipe in of}
         wanted, index = AudioTrack(audio.rate, audio.channels, audio.track), self._index
@@ -98,7 +101,7 @@ class AudioMaker:
         return _made(recipe, stretch)
 
 
-def _as_made(audio: AudioSpec) -> AudioSpec:
+def _as_made(audio: "AudioSpec") -> "AudioSpec":
     """The same without what only says what is done with trouble."""
     return replace(audio, on_no_audio=OnNoAudio.SILENCE, on_bad_audio=OnBadAudio.SILENCE)
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.errors import Broken, Full, OpFailed, OpWorkerFailed, SourceUnreachable, ViewcacheError
 from viewcache.materializer.clock import UNKNOWN, Span
 from viewcache.materializer.media.facts import Claims, Scanned

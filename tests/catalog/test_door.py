@@ -11,12 +11,12 @@ from viewcache import errors
 from viewcache.catalog import Catalog, schemas, tasks
 from viewcache.catalog.door import ID_BLOCK
 from viewcache.catalog.engine import Session
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.catalog.packed_rows import PACKED_AT_ONCE
 from viewcache.catalog.records import (
     EventRow,
     GenerationRow,
     IoSampleRow,
-    ObjectKind,
     ObjectRow,
     PlanTables,
     ProgressRow,

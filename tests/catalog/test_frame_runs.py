@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tests.catalog.samples import registered, select
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import ObjectRow
 from viewcache.catalog.rows import object_table
 
 Shown = dict[str, object]

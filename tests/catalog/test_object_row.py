@@ -3,7 +3,8 @@
 from dataclasses import fields
 
 from viewcache.catalog import schemas
-from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import ObjectRow
 from viewcache.catalog.rows import object_table
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.catalog.samples import copy, plan, registered, video
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import WENT_WHILE_OPEN, ObjectKind, ObjectRow, ProgressRow, TaskRow, VideoStatus
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import WENT_WHILE_OPEN, ObjectRow, ProgressRow, TaskRow, VideoStatus
 from viewcache.catalog.rows import object_table
 
 K, EPOCHS, VIDEOS = 2, 8, 3

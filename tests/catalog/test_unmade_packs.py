@@ -4,7 +4,8 @@ import pyarrow as pa
 
 from tests.catalog.samples import copy, plan, registered, select
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import ObjectRow
 from viewcache.catalog.rows import object_table
 
 

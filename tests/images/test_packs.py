@@ -27,7 +27,8 @@ from viewcache.api.config.find import locate
 from viewcache.api.session.cache import Cache
 from viewcache.api.upkeep.gc import collected
 from viewcache.catalog import Catalog, schemas
-from viewcache.catalog.records import ObjectKind, ObjectRow
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import ObjectRow
 from viewcache.catalog.rows import object_table
 from viewcache.errors import ChunkDamaged
 from viewcache.materializer.planning.packs import MOST_BYTES, MOST_PICTURES, pack_layout, pieces

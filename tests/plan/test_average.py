@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.test_horizon import COST, INDEX, PICTURES, VIDEOS, plan
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.retention.average import GENERATIONS, Average
 from viewcache.materializer.retention.chosen import KeepSettings, choose
 from viewcache.materializer.retention.settled import Settled

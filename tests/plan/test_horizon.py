@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.clock import BEGINNING
 from viewcache.materializer.dataset.segments import Items
 from viewcache.materializer.planning.cost import CostModel

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.invented import index_of, plan_of, task_of, videos_of
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.media.source import Stamp
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, SOURCE, Devices

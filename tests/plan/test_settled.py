@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.invented import index_of
 from tests.plan.test_horizon import COST, INDEX, PICTURES, VIDEOS, plan
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.media.media_index import MediaIndex
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.plan import GenerationPlan

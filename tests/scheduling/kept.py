@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.materializer.keys import content_key
 from viewcache.materializer.media.index import VideoIndex
 from viewcache.materializer.planning.program import Program

@@ -20,7 +20,8 @@ from tests.images.small import save
 from tests.tiny import make_decoding_dear, sql
 from viewcache.api.session.cache import Cache
 from viewcache.catalog import Catalog
-from viewcache.catalog.records import IoSampleRow, ObjectKind
+from viewcache.catalog.kinds import ObjectKind
+from viewcache.catalog.records import IoSampleRow
 from viewcache.materializer.planning.cost import CostModel
 from viewcache.materializer.planning.devices import FREE, Devices, host_of, record_devices
 from viewcache.materializer.planning.ladder import trial_rows

@@ -22,7 +22,7 @@ from tests.tiny import config, pixels, same, sql
 from viewcache.api.audit.verify import verify
 from viewcache.api.config.find import Located
 from viewcache.api.session.cache import Cache
-from viewcache.catalog.records import ObjectKind
+from viewcache.catalog.kinds import ObjectKind
 from viewcache.errors import Broken
 from viewcache.materializer.media import lossless
 from viewcache.materializer.media.index import VideoIndex
