@@ -78,7 +78,7 @@ _CACHE = KeySection(
         Key(
             "budget",
             "size",
-            "Most bytes that the store may take, temporary files included.",
+            "Most bytes that objects may take, temporary files included; the catalog's files are not counted.",
             None,
             "50 % of the space that is free or already the store's",
         ),

@@ -35,7 +35,7 @@ def batch_picture(task: TaskHandle, epoch: int, iteration: int, columns: int, he
         task: whose.
         epoch: of the batch.
         iteration: of the batch.
-        columns: most frames of a clip on the sheet, evenly chosen.
+        columns: most frames of a clip on the sheet, evenly chosen; of images, most in a row.
         height: most pixels of a frame's height; a larger one is made smaller.
 
     Raises:
@@ -63,11 +63,15 @@ def batch_picture(task: TaskHandle, epoch: int, iteration: int, columns: int, he
         ],
     }
 
+    is_still = pixels.shape[-4] == 1  # of images: what moves has one picture
+
     def frames() -> Iterator[Pixels]:
-        return _film(title, captions, pixels, heard, height)
+        square = math.ceil(math.sqrt(len(pixels)))
+        across = min(columns, square) if is_still else square
+        return _film(title, captions, pixels, heard, height, across, None if is_still else MOST_LINES)
 
     film = Film(_fps(batch.time_s), pixels.shape[-4], frames)
-    if pixels.shape[-4] == 1:  # images: what moves has one picture, which is as square as can be
+    if is_still:
         return Picture(next(frames()), film, facts)
     return Picture(sheet([title], list(_rows(captions, pixels, heard, columns, height))), film, facts)
 
@@ -156,12 +160,13 @@ def _film(
     pixels: NDArray[np.uint8],
     heard: NDArray[np.float32] | None,
     height: int,
+    across: int,
+    most_lines: int | None,
 ) -> Iterator[Pixels]:
-    """All clips beside one another, at each of their times; a line goes over their audio."""
-    across = math.ceil(math.sqrt(len(pixels)))
+    """All clips, so many in a row, at each of their times; a line goes over their audio."""
     clips = [_views(clip) for clip in pixels]
     width = max(NARROWEST, fitted(clips[0][0, 0], height).shape[1])
-    words = [lined(caption, width)[:MOST_LINES] for caption in captions]
+    words = [lined(caption, width)[:most_lines] for caption in captions]
     most = max(map(len, words))
     cells: list[list[str]] = [[*each, *[""] * (most - len(each))] for each in words]
     count = clips[0].shape[1]

@@ -11,6 +11,7 @@ from itertools import takewhile, zip_longest
 from typing import Any
 
 from viewcache.errors import BadInput
+from viewcache.materializer.choices import Media
 from viewcache.materializer.media.source import shown
 from viewcache.materializer.ops import get
 from viewcache.materializer.ops.lossy import LOSSY_OP
@@ -30,6 +31,8 @@ _WRITTEN = {
     "epochs_per_generation": "cache.epochs_per_generation",
 }
 """Place in a definition → the key, where it is another."""
+_SAID_OF_IMAGES = re.compile(r"video(?=_dataset_path|s_per_batch|_column)|(?<=on_bad_)video|(?<=samples_per_)video")
+"""What of such a key is ``image`` in a task of images."""
 _ABSENT = object()
 _LABELS = (
     "classes",
@@ -65,7 +68,12 @@ def refused_keys(before: str, now: str) -> str:
 
 
 def _in_words(old: Settings, new: Settings) -> str:
-    found = [f"{_written(place)} ({_values(place, *both)})" for place, *both in _differences("", old, new)]
+    is_of_images = new.get("dataset", {}).get("media") == Media.IMAGE
+    keys = ((_written(place), place, both) for place, *both in _differences("", old, new))
+    found = [
+        f"{_SAID_OF_IMAGES.sub('image', key) if is_of_images else key} ({_values(place, *both)})"
+        for key, place, both in keys
+    ]
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
     return ", ".join(found[:MOST]) + more
 

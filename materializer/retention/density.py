@@ -20,6 +20,10 @@ __all__ = ["Densities", "Density", "DensityOf"]
 SPREAD = 1.15
 """The next object may take so many times what the largest one took."""
 
+ENOUGH_BYTES = 128 << 20
+"""Raw bytes of a video that were packed before less is promised to the rest of it than to any video: it has still
+scenes and busy ones, and a first object of the former says little of the latter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Density:
@@ -29,12 +33,16 @@ class Density:
     """Bytes of all pictures that were packed."""
     most: float = 1.0
     """Of the object whose pictures took the most."""
+    is_sure: bool = True
+    """Whether so much was packed that the rest may be promised less than is usual."""
 
     def of(self, rung: Rung) -> Rung:
         """The same rung for pictures of this video; only groups of pictures are packed by what is in them."""
         if not rung.lead:
             return rung
         packed, margin = min(1.0, rung.packed * self.mean), max(rung.margin, SPREAD * self.most / self.mean)
+        if not self.is_sure:
+            margin = max(margin, rung.margin * rung.packed / packed)
         return replace(rung, packed=packed, margin=margin)
 
 
@@ -119,4 +127,5 @@ class Densities:
             if not expected:
                 return USUAL
             mean = sum(each.packed_bytes for each, _ in seen) / expected
-            return Density(mean, max(each.most / usual for each, usual in seen))
+            is_sure = sum(each.raw_bytes for each, _ in seen) >= ENOUGH_BYTES
+            return Density(mean, max(each.most / usual for each, usual in seen), is_sure)

@@ -399,7 +399,7 @@ class Dispatcher(Driver[str, Reservation | Passage]):
             self._deaths.over(running.job)
         self.chooser.learn(running)
         for copy in running.damaged(report):
-            _log.warning("rebuilding intermediates: %s", copy.key, extra={"action": "rebuild"})
+            self._ledger.errors.rebuilt(copy.key, running.job.file, running.task_id)
             self.evictor.damaged(copy)
         for key, why, failure in report.failures():
             self._bad.add(running.given, {key: self._take(running, key)}, why, failure, report.bad_parts.get(key))

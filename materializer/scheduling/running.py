@@ -70,10 +70,14 @@ class Running:
     """What the worker said of its work, in order."""
     declared: int = 0
     """Most raw bytes that what is left of it holds in a worker."""
+    task_id: int | None = None
+    """Of the first task that wants something of it; None = what it makes is for no single one."""
 
     def __post_init__(self) -> None:
         """Add up what it declares: that is asked for at each choice of a job, and changes with each object only."""
         self.declared = sum(work.held(row) for (work, row), *_ in self.wanted.values())
+        whose = (work.task_id for wanted in self.wanted.values() for work, _ in wanted)
+        self.task_id = next((task_id for task_id in whose if task_id >= 0), None)
 
     def take(self, key: str) -> list[Wanted[str]]:
         """Who wants a key that it has nothing more to do with."""

@@ -53,6 +53,11 @@ class ErrorEvents:
             _log.warning("%s", detail, extra={"action": "pictures_unpacked"})
             self._catalog.add_events([EventRow("error", None, count=1, detail=f"{Broken.kind}: {detail}")])
 
+    def rebuilt(self, key: str, file: str, task_id: int | None) -> None:
+        """Record that kept pictures of a file were damaged, and are made again."""
+        _log.warning("kept pictures of %s are damaged and are made again: %s", file, key, extra={"action": "rebuild"})
+        self._catalog.add_events([EventRow("rebuild", task_id)])
+
     def error(self, task_id: int, rows: int, error: ViewcacheError) -> None:
         """Record why clips of a task were not made."""
         lines = str(error).splitlines()  # of a traceback, whose it is and what it ends with

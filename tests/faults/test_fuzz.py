@@ -188,7 +188,9 @@ def test_an_hour_of_lives(tmp_path: Path, videos: Path) -> None:
     """As many seconds as VIEWCACHE_FUZZ_S says, else 3,000; a new cache every eight lives."""
     until, seed = time.monotonic() + float(os.environ.get("VIEWCACHE_FUZZ_S", "3000")), 1000
     while time.monotonic() < until:
-        fuzz = Fuzz(seed, tmp_path / str(seed), videos)
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        fuzz = Fuzz(seed, folder, videos)
         for _ in range(8):
             fuzz.live(30)
         seed += 1

@@ -65,7 +65,9 @@ def test_killed_in_training_twenty_times(tmp_path: Path, videos: Path) -> None:
     """The same until there were twenty kills, also with one rank."""
     kills = 0
     for seed in range(20):
-        kills += assert_killed_runs_make_one(tmp_path / str(seed), videos, EPOCHS, 1 + seed % 2, random.Random(seed))
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        kills += assert_killed_runs_make_one(folder, videos, EPOCHS, 1 + seed % 2, random.Random(seed))
         if kills >= 20:
             return
     pytest.fail(f"{kills} kills in 20 trainings")

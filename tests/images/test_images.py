@@ -275,6 +275,9 @@ def test_a_batch_is_shown_as_a_grid(tmp_path: Path, images: Path) -> None:
     """A sheet of 16 images has four in a row, each to the bit, rather than one below another."""
     with viewcache.open(config(tmp_path, images, sampling={"images_per_batch": 4, "samples_per_image": 4})) as cache:
         sheet, shown = cache.show("train").sheet, cache.read("train", 0, 0).video[:, 0]
+        under_one_another = cache.show("train", columns=1).sheet
+        assert under_one_another.shape[0] > sheet.shape[0]
+        assert under_one_another.shape[1] < sheet.shape[1]
     assert len(shown) == 16
     places = []
     for wanted in shown.transpose(0, 2, 3, 1):

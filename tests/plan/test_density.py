@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from viewcache.materializer.media.loss import LOSSY
 from viewcache.materializer.planning.ladder import GUESSED, Ladder
-from viewcache.materializer.retention.density import Densities
+from viewcache.materializer.retention.density import ENOUGH_BYTES, Densities
 from viewcache.store.codec_trial import Trial
 
 LADDER = Ladder()
@@ -43,6 +43,15 @@ def test_other_codecs(codec: str, other: str, times: float) -> None:
     assert abs(rung.packed - min(1.0, GUESSED[other].packed * share / GUESSED[codec].packed)) < 1e-4
     densities.note("v", [trial(other, 0.5)])
     assert abs(densities.of(LADDER, "v", other, PICTURE).of(GUESSED[other]).packed - 0.5) < 1e-4
+
+
+@given(st.sampled_from(PACKED), st.floats(0.001, 0.05))
+def test_a_still_scene_says_little_of_a_busy_one(codec: str, share: float) -> None:
+    """A video whose first objects pack well is promised as much as any, until much of it was packed."""
+    little, much = seen(trial(codec, share)), seen(trial(codec, share, raw=ENOUGH_BYTES))
+    of_little, of_much = (each.of(LADDER, "v", codec, PICTURE).of(GUESSED[codec]) for each in (little, much))
+    assert of_little.promised >= GUESSED[codec].promised - 1e-9 > of_much.promised
+    assert abs(of_little.packed - of_much.packed) < 1e-4, "what is expected is the same"
 
 
 def test_what_says_nothing() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.images.small import config as image_config
 from tests.tiny import AUGMENTATION, config, single
 from viewcache.api.config.load import load
 from viewcache.materializer.planning.redefined import changed_keys, refused_keys
@@ -13,6 +14,20 @@ def definition(**dataset: object) -> str:
     """Of the tiny task, with some keys."""
     found = load(config(Path("/store"), Path("/videos"), **dataset))  # type: ignore[arg-type] # one of the keywords
     return found.canonical(found.tasks[0])
+
+
+def image_definition(on_bad_image: str, **sampling: object) -> str:
+    """Of a task of images that differs in some keys."""
+    found = load(image_config(Path("/store"), Path("/pictures"), sampling=sampling, on_bad_image=on_bad_image))
+    return found.canonical(found.tasks[0])
+
+
+def test_keys_of_images_are_called_as_they_are_written() -> None:
+    """A task of images has no key of a name with `video`, but for those that both have."""
+    told = refused_keys(image_definition("raise"), image_definition("skip", samples_per_image=2, images_per_batch=3))
+    assert 'on_bad_image ("raise" before, "skip" now)' in told
+    assert "sampling.images_per_batch (2 before, 3 now)" in told
+    assert "sampling.samples_per_image (1 before, 2 now)" in told
 
 
 FLIP = {"flip": {"flip_prob": 0.5}}

@@ -153,6 +153,9 @@ def test_damaged_pictures_are_noticed_and_made_again(tmp_path: Path, videos: Pat
                     os.truncate(shard, shard.stat().st_size // 2)
             got[place] = cache.read("train", *place)
         assert same(got, plenty)
+        (found,) = sql(cache, "select task, sum(count) from events where kind = 'rebuild' group by all")
+        assert found[0] == "train", "who looks at `status` learns of it"
+        assert int(str(found[1])) > 0
 
 
 def test_another_budget_takes_effect_at_the_next_opening(tmp_path: Path, videos: Path, plenty: Any) -> None:
