@@ -93,7 +93,12 @@ METRICS = (
         ("task",),
     ),
     Metric("viewcache_misses_total", "Clips that were not.", _of_tasks("misses"), ("task",)),
-    Metric("viewcache_rebuilds_total", "Objects whose stored bytes were damaged.", _of_tasks("rebuilds"), ("task",)),
+    Metric(
+        "viewcache_rebuilds_total",
+        "Clips and blocks whose stored bytes were damaged; of kept pictures see evictions, reason `rebuild`.",
+        _of_tasks("rebuilds"),
+        ("task",),
+    ),
     Metric("viewcache_readers_waiting", "Readers that wait for clips now.", _one("readers_waiting")),
     Metric("viewcache_store_used_bytes", "Bytes of the objects in a tier.", _tier("used"), ("tier",), "By"),
     Metric("viewcache_store_reserved_bytes", "Bytes promised to jobs.", _tier("reserved"), ("tier",), "By"),

@@ -49,6 +49,10 @@ class Known:
         """Number of files, with those that are gone."""
         return len(self.statuses)
 
+    def newest(self) -> int:
+        """The largest id of a video; 0 of none."""
+        return int(pc.max(self.rows["video_id"]).as_py() or 0)
+
     def rows_of(self, uris: Texts) -> NDArray[np.int64]:
         """(uris,) the row of each; -1 of what is not registered."""
         mine = self.rows["uri"].cast(pa.large_string())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from viewcache.catalog import Catalog
 from viewcache.catalog.records import EventRow, VideoStatus
-from viewcache.errors import DatasetNotFound
+from viewcache.errors import BadInput, DatasetNotFound
 from viewcache.failpoints import failpoint
 from viewcache.materializer.choices import OnChangedVideo, ProbeMode
 from viewcache.materializer.collecting import uncollected
@@ -106,8 +106,12 @@ def list_files(
         del known, found  # it holds them as long as it needs them
         listing.register()
     failpoint("dataset.listed")
-    listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
-    listing.take_back()
+    try:
+        listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
+        listing.take_back()
+    except BadInput:
+        listing.untell()
+        raise
     with uncollected():
         files = listing.files(workers)
     del replaced, listing  # what they hold is given back, too
@@ -243,6 +247,8 @@ class _Listing:
     keep: Keep | None = None
     changes: dict[FileChange, dict[int, str]] = field(default_factory=dict)
     """What is to be told of all files."""
+    told: tuple[int, pa.Table] | None = None
+    """The largest id that was told of before, and rows of files that are gone, as they were; None = none is told."""
     at: NDArray[np.int64] = field(init=False)
     """(found,) the row of each in what is known; -1 of what is new."""
 
@@ -274,30 +280,35 @@ class _Listing:
 
     def _tell_of_files(self) -> None:
         """Note what came and went since the last time, and which files are gone; told first, so that it is told."""
-        told_to = f"{TOLD}:{self.dataset_id}"
-        until = int(self.catalog.setting(told_to) or 0)
+        until = int(self.catalog.setting(f"{TOLD}:{self.dataset_id}") or 0)
         known, here = self.known, self.known.is_there(self.at)
         were_gone = known.statuses.are(VideoStatus.GONE)
         if until:
             self._note(FileChange.ADDED, self._names_of(here & (known.rows["video_id"].to_numpy() > until)))
         self._note(FileChange.RETURNED, self._names_of(here & were_gone))
         gone = ~here & ~were_gone
+        self.told = until, known.rows.filter(pa.array(gone))
         if gone.any():
             self._note(FileChange.REMOVED, self._names_of(gone))
-            self.catalog.upsert_videos(self.dataset_id, gone_rows(known.rows.filter(pa.array(gone))))
+            self.catalog.upsert_videos(self.dataset_id, gone_rows(self.told[1]))
             self._know()
-        self._told(told_to, until)
+        if self.known.newest() > until:
+            self._set_told(self.known.newest())
+
+    def untell(self) -> None:
+        """Who opens is told nothing, since he may not: what came and went is told by the next opening."""
+        if self.told is not None:
+            self._set_told(self.told[0])
+            self.catalog.upsert_videos(self.dataset_id, self.told[1])
 
     def _names_of(self, which: NDArray[np.bool_]) -> dict[int, str]:
         """``video_id`` → name of some rows."""
         rows = self.known.rows.select(["video_id", "name"]).filter(pa.array(which))
         return dict(zip(rows["video_id"].to_pylist(), rows["name"].to_pylist(), strict=True))
 
-    def _told(self, setting: str, until: int) -> None:
-        """The videos that there are were told of; what comes later has larger ids."""
-        newest = int(pc.max(self.known.rows["video_id"]).as_py() or 0)
-        if newest > until:
-            self.catalog.set_setting(setting, str(newest))
+    def _set_told(self, until: int) -> None:
+        """Videos were told of up to an id; what comes later has larger ones."""
+        self.catalog.set_setting(f"{TOLD}:{self.dataset_id}", str(until))
 
     def _note(self, change: FileChange, names: dict[int, str]) -> None:
         """Let the catalog know of a change, and whoever asks for `Files.changes`."""
@@ -334,7 +345,7 @@ class _Listing:
         if len(todo):
             self._know()
         if self.replaced.versions and self.tells:  # these were told of as replaced
-            self._told(f"{TOLD}:{self.dataset_id}", 0)
+            self._set_told(self.known.newest())
 
     def _mark(self, rows: NDArray[np.int64]) -> None:
         """Record the etags of files that are as they were, but had none, or another kind: by these they go from now on.

@@ -434,6 +434,26 @@ def test_changes_are_told_once(tmp_path: Path, folder: Path, caplog: pytest.LogC
         assert cache.changes("train") == ()
 
 
+def test_an_opening_that_is_refused_leaves_the_news_to_the_next(tmp_path: Path, folder: Path) -> None:
+    """A file is replaced, one is removed, one comes: the error is about the first, and all are told when it may."""
+    with open_cache(tmp_path / "s", folder, epochs=2) as cache:
+        pixels(cache)
+    (folder / "v3.mp4").unlink()
+    encode_folder(folder, {"a-new.mp4": 44})
+    replaced(folder, "v2")
+    for _ in range(2):
+        with pytest.raises(BadInput, match=r"v2\.mp4 has other content than when task 'train' drew it"):
+            open_cache(tmp_path / "s", folder, epochs=2)
+    with open_cache(tmp_path / "s", folder, epochs=2, on_changed_video="version") as cache:
+        added, removed, changed = cache.changes("train")
+        assert sql(cache, "select video from videos where status = 'gone' and video = 'v3'") == [("v3",)]
+    assert (added.change, added.names) == (FileChange.ADDED, ("a-new",))
+    assert (removed.change, removed.names) == (FileChange.REMOVED, ("v3",))
+    assert (changed.change, changed.names) == (FileChange.REPLACED, ("v2",))
+    with open_cache(tmp_path / "s", folder, epochs=2, on_changed_video="version") as cache:
+        assert cache.changes("train") == ()
+
+
 def test_a_task_is_told_of_what_it_selects(tmp_path: Path, folder: Path) -> None:
     """Files that its predicate leaves out were not added for it."""
     with open_cache(tmp_path / "s", folder, where="video like 'v%'") as cache:
