@@ -6,6 +6,8 @@ Their values are written into files, definitions and the catalog: they may be ad
 from enum import StrEnum
 
 __all__ = [
+    "IMAGE_KEYS",
+    "IMAGE_SAMPLING_KEYS",
     "BranchType",
     "Durability",
     "Exif",
@@ -60,6 +62,10 @@ class Media(StrEnum):
     IMAGE = "image"
     """An image is a video of one frame, and a clip of it one picture."""
 
+    def written(self, key: str) -> str:
+        """What a key of a task of videos, or of its sampling, is called in a configuration of these."""
+        return {**IMAGE_KEYS, **IMAGE_SAMPLING_KEYS}.get(key, key) if self == Media.IMAGE else key
+
     @property
     def batch_key(self) -> str:
         """The key of a configuration that says how many are in a batch, for messages."""
@@ -74,6 +80,16 @@ class Media(StrEnum):
     def clip(self) -> str:
         """What a batch has of each, for messages."""
         return "picture" if self == Media.IMAGE else "clip"
+
+
+IMAGE_KEYS = {
+    "video_dataset_path": "image_dataset_path",
+    "on_bad_video": "on_bad_image",
+    "label_video_column": "label_image_column",
+}
+"""Key of a task of videos → the key that has its place in a task of images."""
+IMAGE_SAMPLING_KEYS = {"videos_per_batch": "images_per_batch", "samples_per_video": "samples_per_image"}
+"""The same below ``sampling``."""
 
 
 class Exif(StrEnum):

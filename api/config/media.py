@@ -5,20 +5,12 @@ from collections.abc import Mapping, Sequence
 from viewcache.api.config.entries import Entries
 from viewcache.api.config.yaml_subset import Node, error_at
 from viewcache.errors import ConfigCode
-from viewcache.materializer.choices import BranchType, Layout, Media, Merge
+from viewcache.materializer.choices import IMAGE_KEYS, IMAGE_SAMPLING_KEYS, BranchType, Layout, Media, Merge
 from viewcache.materializer.planning.definition import stage_of
 from viewcache.materializer.spec import StepSpec
 
-__all__ = ["IN_SAMPLING", "check_keys", "check_sampling", "check_steps", "media_of", "read_layout", "words_of"]
+__all__ = ["check_keys", "check_sampling", "check_steps", "media_of", "read_layout", "words_of"]
 
-_IN_DATASET = {
-    "video_dataset_path": "image_dataset_path",
-    "on_bad_video": "on_bad_image",
-    "label_video_column": "label_image_column",
-}
-"""Key of a task of videos → the key that has its place in a task of images."""
-IN_SAMPLING = {"videos_per_batch": "images_per_batch", "samples_per_video": "samples_per_image"}
-"""The same below ``sampling``."""
 _NEEDS_TIME = ("audio", "intermediate", "on_short_video", "on_low_fps")
 """Keys of a task that an image has no use for."""
 _OF_IMAGES = {"exif": "frames of a video are turned as its container says"}
@@ -33,7 +25,7 @@ def media_of(node: Node) -> Media:
     return Media.IMAGE if "image_dataset_path" in given and "video_dataset_path" not in given else Media.VIDEO
 
 
-def words_of(media: Media, of_images: Mapping[str, str] = _IN_DATASET) -> Mapping[str, str]:
+def words_of(media: Media, of_images: Mapping[str, str] = IMAGE_KEYS) -> Mapping[str, str]:
     """What `Entries` are to look for in the place of the keys of videos."""
     return of_images if media == Media.IMAGE else {}
 
@@ -48,12 +40,12 @@ def check_keys(entries: Entries, media: Media) -> None:
         why = "a task is of videos or of images: video_dataset_path is given too, leave one of them out"
         place = entries.place("image_dataset_path")
         raise error_at(place, ConfigCode.GIVEN_TWICE, f"{entries.name_of('image_dataset_path')}: {why}")
-    _refuse_others(entries, media, _IN_DATASET, _NEEDS_TIME, _OF_IMAGES)
+    _refuse_others(entries, media, IMAGE_KEYS, _NEEDS_TIME, _OF_IMAGES)
 
 
 def check_sampling(sampling: Entries, media: Media) -> None:
     """The same below ``sampling``; see `check_keys`."""
-    _refuse_others(sampling, media, IN_SAMPLING, _CLIP_KEYS, {})
+    _refuse_others(sampling, media, IMAGE_SAMPLING_KEYS, _CLIP_KEYS, {})
 
 
 def _refuse_others(

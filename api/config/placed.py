@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from viewcache.errors import BadInput, DatasetNotFound, MissingExtra, ViewcacheError
+from viewcache.errors import BadInput, DatasetNotFound, MissingExtra
 from viewcache.materializer.spec import TaskSpec
 
-__all__ = ["placed", "unplaced"]
+__all__ = ["placed"]
 
 _PLAIN = (BadInput, DatasetNotFound, MissingExtra)
 """Kinds whose message is all that they have: the others carry more than a text, or a place already."""
@@ -18,17 +18,7 @@ def placed(task: TaskSpec) -> Iterator[None]:
     try:
         yield
     except _PLAIN as error:
-        if type(error) not in _PLAIN or not task.place.line:
+        place = task.place
+        if type(error) not in _PLAIN or not place.line:
             raise
-        raise type(error)(_place_of(task) + str(error)) from error
-
-
-def unplaced(task: TaskSpec, error: ViewcacheError) -> ViewcacheError:
-    """The error of a task as it was before `placed`, for who tells its place otherwise."""
-    before = error.__cause__
-    is_placed = isinstance(before, _PLAIN) and str(error) == _place_of(task) + str(before)
-    return before if isinstance(before, ViewcacheError) and is_placed else error
-
-
-def _place_of(task: TaskSpec) -> str:
-    return f"{task.place.file}:{task.place.line}:{task.place.column}: "
+        raise type(error)(f"{place.file}:{place.line}:{place.column}: {error}") from error

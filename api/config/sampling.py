@@ -7,11 +7,11 @@ from functools import partial
 
 from viewcache.api.config.entries import Entries
 from viewcache.api.config.keys import MOST_FRAMES, SECTIONS
-from viewcache.api.config.media import IN_SAMPLING, check_sampling, words_of
+from viewcache.api.config.media import check_sampling, words_of
 from viewcache.api.config.problems import Refused
 from viewcache.api.config.yaml_subset import error_at
 from viewcache.errors import ConfigCode
-from viewcache.materializer.choices import Media
+from viewcache.materializer.choices import IMAGE_SAMPLING_KEYS, Media
 from viewcache.materializer.planning.definition import places_of
 from viewcache.materializer.sampling import ClipSelection, SamplingSpec
 from viewcache.materializer.spec import DatasetSpec, StepSpec
@@ -31,14 +31,14 @@ def read_sampling(entries: Entries, media: Media) -> SamplingSpec:
         Refused: what is wrong was reported.
     """
     section = SECTIONS["sampling"]
-    words = words_of(media, IN_SAMPLING)
+    words = words_of(media, IMAGE_SAMPLING_KEYS)
     sampling = Entries(entries.child("sampling"), section, entries.name_of("sampling"), entries.problems, words)
     sampling.problems.part(partial(check_sampling, sampling, media))
     if media == Media.IMAGE:
         read = sampling.values("videos_per_batch", "samples_per_video", "coordination")
         return SamplingSpec(frames_per_video=1, **read)
     sampling.problems.part(partial(_check_clip_length, sampling))
-    read = sampling.values(*(key.name for key in section.keys if key.name not in IN_SAMPLING.values()))
+    read = sampling.values(*(key.name for key in section.keys if key.name not in IMAGE_SAMPLING_KEYS.values()))
     seconds = read.pop("clip_seconds")
     if seconds is not None and read["fps"] is not None:
         # So many times lie in [start, start + seconds); exactly, because 0.3 x 10 is 3.

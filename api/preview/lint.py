@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from viewcache.api.config.load import Config, assemble, read_documents
-from viewcache.api.config.placed import unplaced
 from viewcache.api.config.problems import Collected
 from viewcache.api.config.yaml_subset import Node
 from viewcache.api.text import size
@@ -292,14 +291,13 @@ def _scanned(config: Config, places: _Places, progress: Progress | None) -> Iter
 
     left = list(config.tasks)
     while left:
-        with planned_tasks(replace(config, tasks=tuple(left)), progress) as tasks:
+        with planned_tasks(replace(config, tasks=tuple(left)), progress, places=False) as tasks:
             while left:
                 spec = left.pop(0)
                 try:
                     task, _, refused = next(tasks)
                 except _OF_THE_TASK as error:
-                    plain = unplaced(spec, error)
-                    yield _refused(spec, plain, _place_of(spec, plain, places))
+                    yield _refused(spec, error, _place_of(spec, error, places))
                     break  # nothing comes after a task that cannot be opened; those that are left are asked anew
                 for text in refused:
                     named = text if f"task {spec.name!r}" in text else f"task {spec.name!r}: {text}"

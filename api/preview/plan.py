@@ -7,7 +7,7 @@ is left as it is: its copy alone is upgraded.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -204,9 +204,14 @@ def refused_catalog(config: Config) -> ViewcacheError | None:
 
 @contextmanager
 def planned_tasks(
-    config: Config, progress: Progress | None = None
+    config: Config, progress: Progress | None = None, *, places: bool = True
 ) -> Iterator[Iterator[tuple[Task, Catalog, tuple[str, ...]]]]:
     """The tasks of a configuration on a catalog that is thrown away, each with what `viewcache run` would refuse.
+
+    Args:
+        config: the configuration.
+        progress: told of files that are looked into.
+        places: whether errors of a task begin with its place in the configuration, see `placed`.
 
     Raises:
         BadInput: there is no task.
@@ -218,7 +223,7 @@ def planned_tasks(
         if config.cache.catalog == "duckdb":
             copy_catalog(config.cache.local.url, folder)
         with Catalog.open(folder) as catalog:
-            yield (_opened(config, spec, catalog, progress) for spec in config.tasks)
+            yield (_opened(config, spec, catalog, progress, placed if places else _unplaced) for spec in config.tasks)
 
 
 def _look_ahead(config: Config, progress: Progress | None) -> None:
@@ -238,15 +243,24 @@ def _look_ahead(config: Config, progress: Progress | None) -> None:
                     list_files(dataset, catalog, workers=cache.workers, progress=progress, policies=drawn, tells=False)
 
 
+def _unplaced(_: TaskSpec) -> AbstractContextManager[None]:
+    """Leaves errors as they are: who asks tells a place that is nearer."""
+    return nullcontext()
+
+
 def _opened(
-    config: Config, spec: TaskSpec, catalog: Catalog, progress: Progress | None
+    config: Config,
+    spec: TaskSpec,
+    catalog: Catalog,
+    progress: Progress | None,
+    placing: Callable[[TaskSpec], AbstractContextManager[None]],
 ) -> tuple[Task, Catalog, tuple[str, ...]]:
     budget = config.cache.local.budget_bytes
     warnings: tuple[str, ...] = ()
 
     def opened(spec: TaskSpec) -> Task:
         tasks = [spec if each.name == spec.name else each for each in config.tasks]
-        with placed(spec):
+        with placing(spec):
             return open_task(
                 config.cache, spec, catalog, budget_bytes=budget, progress=progress, tasks=tasks, whole=True
             )

@@ -108,10 +108,10 @@ def list_files(
     failpoint("dataset.listed")
     try:
         listing.look(workers, progress, whole=whole or spec.probe == ProbeMode.FULL)
-        listing.take_back()
     except BadInput:
         listing.untell()
         raise
+    listing.take_back()
     with uncollected():
         files = listing.files(workers)
     del replaced, listing  # what they hold is given back, too
@@ -292,14 +292,15 @@ class _Listing:
             self._note(FileChange.REMOVED, self._names_of(gone))
             self.catalog.upsert_videos(self.dataset_id, gone_rows(self.told[1]))
             self._know()
-        if self.known.newest() > until:
-            self._set_told(self.known.newest())
+        if (newest := self.known.newest()) > until:
+            self._set_told(newest)
 
     def untell(self) -> None:
         """Who opens is told nothing, since he may not: what came and went is told by the next opening."""
         if self.told is not None:
-            self._set_told(self.told[0])
-            self.catalog.upsert_videos(self.dataset_id, self.told[1])
+            until, went = self.told
+            self._set_told(until)
+            self.catalog.upsert_videos(self.dataset_id, went)
 
     def _names_of(self, which: NDArray[np.bool_]) -> dict[int, str]:
         """``video_id`` → name of some rows."""

@@ -31,8 +31,6 @@ _WRITTEN = {
     "epochs_per_generation": "cache.epochs_per_generation",
 }
 """Place in a definition → the key, where it is another."""
-_SAID_OF_IMAGES = re.compile(r"video(?=_dataset_path|s_per_batch|_column)|(?<=on_bad_)video|(?<=samples_per_)video")
-"""What of such a key is ``image`` in a task of images."""
 _ABSENT = object()
 _LABELS = (
     "classes",
@@ -68,12 +66,8 @@ def refused_keys(before: str, now: str) -> str:
 
 
 def _in_words(old: Settings, new: Settings) -> str:
-    is_of_images = new.get("dataset", {}).get("media") == Media.IMAGE
-    keys = ((_written(place), place, both) for place, *both in _differences("", old, new))
-    found = [
-        f"{_SAID_OF_IMAGES.sub('image', key) if is_of_images else key} ({_values(place, *both)})"
-        for key, place, both in keys
-    ]
+    media = Media(new.get("dataset", {}).get("media", Media.VIDEO))
+    found = [f"{_written(place, media)} ({_values(place, *both)})" for place, *both in _differences("", old, new)]
     more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
     return ", ".join(found[:MOST]) + more
 
@@ -232,8 +226,9 @@ def _is_nested(values: list[object]) -> bool:
     return any(isinstance(each, dict) for each in values)
 
 
-def _written(place: str) -> str:
-    place = _WRITTEN.get(place, place.removeprefix("dataset."))
+def _written(place: str, media: Media) -> str:
+    section, dot, key = _WRITTEN.get(place, place.removeprefix("dataset.")).rpartition(".")
+    place = section + dot + media.written(key)
     return re.sub(r"\.ops\b", ".config", re.sub(r"^steps\b", "augmentation", place))
 
 
