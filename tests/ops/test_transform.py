@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tests.ops.draws import draws, frame
 from viewcache.errors import BadInput, OpFailed
-from viewcache.materializer.ops import Params, fingerprint, registry
+from viewcache.materializer.ops import Params, registry
 from viewcache.materializer.ops.transforms import Transform
 from viewcache.ops import register, transform
 
@@ -252,10 +252,11 @@ def test_keys_are_of_source_and_libraries(monkeypatch: pytest.MonkeyPatch) -> No
     assert before == {name: op.fingerprint for name, op in library_ops().items()} | {"grain": grain.fingerprint}
     assert len(set(before.values())) == len(before)
     with monkeypatch.context() as patch:
-        patch.setattr(fingerprint, "version", lambda name: "9" if name == "kornia" else metadata.version(name))
+        installed = metadata.version
+        patch.setattr(metadata, "version", lambda name: "9" if name == "kornia" else installed(name))
         assert library_ops()["kornia"].fingerprint != before["kornia"], "a part of a module of one's own"
         assert library_ops()["albumentations"].fingerprint == before["albumentations"]
-    monkeypatch.setattr(fingerprint, "version", lambda name: f"another of {name}")
+    monkeypatch.setattr(metadata, "version", lambda name: f"another of {name}")
     for name, op in library_ops().items():
         assert op.fingerprint != before[name]
     assert transform(grain.function).fingerprint != before["grain"], "NumPy draws for it"
