@@ -29,7 +29,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -378,7 +378,8 @@ def run_apart(
 
     Args:
         module: of the benchmark.
-        setting: a dataclass of plain values; its field ``folder`` is filled in.
+        setting: a dataclass of plain values; its field ``folder`` is filled in. What has its default is not sent, so
+            that a checkout of before it runs too.
         where: below which an empty folder is made, and removed afterwards; None = where temporary files are.
         keep: a folder that is there and stays, instead.
         checkout: another one of this repository whose code runs, in its own ``.venv``.
@@ -389,7 +390,10 @@ def run_apart(
     """
     folder = keep or tempfile.mkdtemp(prefix=f"viewcache-{module.rpartition('.')[2]}-", dir=where)
     try:
-        text = json.dumps(asdict(setting) | {"folder": folder})  # type: ignore[call-overload] # any dataclass
+        defaults = {each.name: each.default for each in fields(setting)}  # type: ignore[arg-type] # any dataclass
+        values: dict[str, Any] = asdict(setting)  # type: ignore[call-overload] # the same
+        sent = {name: value for name, value in values.items() if value != defaults[name]}
+        text = json.dumps(sent | {"folder": folder})
         python = python or (sys.executable if checkout == ROOT else str(checkout / ".venv" / "bin" / "python"))
         command = [python, "-m", module, "--one", text]
         done = subprocess.run(command, cwd=checkout, stdout=subprocess.PIPE, text=True, check=True)

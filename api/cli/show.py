@@ -22,7 +22,7 @@ def add_commands(commands: "Commands") -> None:
     show.add_argument("--task", metavar="TASK", help="whose (default: the only one, or the first)")
     show.add_argument("--epoch", type=int, default=0, metavar="E", help="of the batch, or of the clips (default 0)")
     show.add_argument("--iteration", type=int, metavar="I", help="of the batch (default 0)")
-    show.add_argument("--video", metavar="NAME", help="instead of a batch: a video, with the windows of its clips")
+    show.add_argument("--video", metavar="NAME", help="instead of a batch: a video or an image, and its clips' windows")
     show.add_argument("-o", "--out", metavar="FILE", help=".png is a sheet; .gif, .webp and .mp4 move")
     show.add_argument("--columns", type=int, metavar="N", help="frames, or images, in a row of the sheet (default 8)")
     show.add_argument("--height", type=int, metavar="PX", help="most pixels of a frame's height (default 128)")

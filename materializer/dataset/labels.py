@@ -109,8 +109,8 @@ def labels_for(
     mine = np.flatnonzero(video >= 0)
     if not len(mine) and some:
         raise BadInput(
-            f"{name}: none of its {len(video)} rows names a video of the dataset; column {video_column!r} has "
-            f"{called[0]!r}, the first video is {paths[0]!r}"
+            f"{name}: none of its {len(video)} rows names a file of the dataset; column {video_column!r} has "
+            f"{called[0]!r}, the first file is {paths[0]!r}"
         )
     segments = _segments(table, start_column, end_column, name)
     if segments is None and some:

@@ -195,7 +195,7 @@ def clip_stand_ins(
             other = dataset.stand_in(spec, seed, epoch, place, may, tried[clip] | {video_id})
             if other is None:
                 continue  # the clip is tried as it was drawn, and its reader gets what comes of it
-            gone = f"video {usual}, which stood in before, is bad or gone"
+            gone = f"{dataset.spec.media} {usual}, which stood in before, is bad or gone"
             records.append(SubstitutionRow(task_id, epoch, position, sample, each.video_id, "replace", gone, other))
             usual = other
         found[clip] = usual

@@ -200,7 +200,7 @@ class Early:
             if found:
                 return found[: sampling.videos_per_batch]
         task.dataset.candidates(task.spec)  # says what is wrong with them
-        raise BadInput(f"task {task.spec.name!r}: none of {len(ids)} drawn videos is left to read")
+        raise BadInput(f"task {task.spec.name!r}: none of {len(ids)} drawn {task.dataset.spec.media}s is left to read")
 
     # One batch -----------------------------------------------------------------------------------------------------
 

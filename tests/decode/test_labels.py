@@ -75,7 +75,7 @@ def test_parquet_and_other_columns(tmp_path: Path) -> None:
     [
         ("name,label\na,1\n", "has no column 'video'; it has 'name', 'label'"),
         ("video,label\ncats/a,1\ncats/a.mp4,2\n", "line 3 names 'cats/a.mp4' again"),
-        ("video,label\nnope,1\n", "none of its 1 rows names a video.*'nope', the first video is 'cats/a.mp4'"),
+        ("video,label\nnope,1\n", "none of its 1 rows names a file.*'nope', the first file is 'cats/a.mp4'"),
         ("video,label\ncats/a\n", "line 2 of the table has 1 fields, the first line 2"),
         ("video,video\na,b\n", "names a column twice"),
         ('video,label\n"cats/a,1\n', "neither a UTF-8 CSV nor a Parquet or JSON lines table"),

@@ -285,7 +285,7 @@ def test_items_of_a_video_that_cannot_be_decoded(tmp_path: Path, hundred: Path) 
         ([("v0", "nan", 1, "x")], r"start_s in line 2 is nan; it must be a number of seconds, or empty"),
         ([("v0", 0, "inf", "x")], r"end_s in line 2 is inf; it must be a number of seconds"),
         ([("v0", 0, "1:30", "x")], r"end_s in line 2 is '1:30'; it must be a number of seconds"),
-        ([("w", 0, 1, "x")], r"none of its 1 rows names a video of the dataset"),
+        ([("w", 0, 1, "x")], r"none of its 1 rows names a file of the dataset"),
     ],
 )
 def test_tables_that_make_no_segments(tmp_path: Path, hundred: Path, rows: list[Row], message: str) -> None:
