@@ -87,7 +87,7 @@ def test_scan_places_a_bad_where(site: Site, where: str, kind: str, words: str) 
     [
         (None, "dataset_not_found", "no such table"),
         ("clip,label\na.mp4,x\n", "bad_input", "has no column 'video'"),
-        ("video,label\nz.mp4,x\n", "bad_input", "none of its 1 rows names a video"),
+        ("video,label\nz.mp4,x\n", "bad_input", "none of its 1 rows names a file"),
     ],
 )
 def test_lint_places_bad_labels(
